@@ -6,6 +6,7 @@ import json
 import tarfile
 import wave
 import zipfile
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,12 @@ from support.raw_data import encoded, entry
 REGIONS = ("north Bohemia", "Prague", "south Moravia")
 ACCOUNTS = 24
 WORDS = ("down", "go", "yes")
+
+
+def by_macos(members: dict[str, Any]) -> dict[str, bytes]:
+    """The files that an archive of macOS has beside its members, each named like one."""
+    places = [PurePosixPath(name) for name in members]
+    return {str("__MACOSX" / place.with_name(f"._{place.name}")): b"\0\5" for place in places}
 
 
 def zipped(members: dict[str, bytes]) -> bytes:

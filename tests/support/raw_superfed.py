@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from support.raw_data import entry, sha256
-from support.raw_fairness import raw_file, zipped
+from support.raw_fairness import by_macos, raw_file, zipped
 
 CIFAR100 = "cifar-100-binary.tar.gz"
 WHEEL = "plays-1.0-py3-none-any.whl"
@@ -49,12 +49,12 @@ def cifar100(
 
 
 def leaf(path: Path, kind: str, files: dict[str, Any], **keys: Any) -> DatasetSpec:
-    """A zip of LEAF's JSON files, by their names in the folder data; text stands as it is."""
+    """A zip, by macOS, of LEAF's JSON files, by their names in the folder data; text as it is."""
     members = {
         f"{kind}/data/{name}": (each if isinstance(each, str) else json.dumps(each)).encode()
         for name, each in files.items()
     }
-    (path / f"{kind}.zip").write_bytes(zipped(members))
+    (path / f"{kind}.zip").write_bytes(zipped(by_macos(members) | members))
     return entry(f"leaf_{kind}", path=str(path / f"{kind}.zip"), **keys)
 
 

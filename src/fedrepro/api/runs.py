@@ -269,6 +269,9 @@ def load(
             tables = {"rounds.parquet": so_far.rounds, "clients.parquet": so_far.clients}
             return Run(partial, about, plugins=plugins, tables=tables, finished=False)
         if not record.manifest:
+            from fedrepro.run.assembly import method_of  # which imports PyTorch
+
+            method_of(bench.spec_of(named))  # refuses a name that no command could run either
             code = "damaged" if record.state == "damaged" else "missing"
             raise refusal(record.folder, f"{record.why}: run `{named.command}`", code=code)
         folder = root / record.folder

@@ -8,7 +8,7 @@ from fedrepro.methods import registry
 from fedrepro.report import site
 from fedrepro.report.pages.method import MethodText
 from fedrepro.report.papers import published
-from fedrepro.support.plugins import Folders
+from fedrepro.support.plugins import Folders, source_of
 from fedrepro.support.terminal import say
 from fedrepro.workflow.rerun_checks import note_definition
 
@@ -28,7 +28,7 @@ def described_methods(own: Folders) -> list[MethodText]:
         MethodText(
             registry.describe(part),
             part.documentation,
-            part.file.read_text(encoding="utf-8"),
+            source_of(part.file),
             part.shown_file,
             registry.code_of_hooks(part),
             meanings_of(part.cls),

@@ -10,9 +10,11 @@ Rows inherit the metric of their table, panels of heat maps may name their metho
 settings may extend others. What has an unexpected form is left unchanged; validation rejects it.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -281,6 +283,8 @@ class _Expansion:
                 raise bad_value(
                     self.file, at, text, f"{match[0]} alone: its value is a list or mapping"
                 )
+            if isinstance(value, float) and math.isfinite(value) and "e" in str(value):
+                return format(Decimal(str(value)), "f")  # 1e-05 can be no part of a method's name
             return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
 
         return NAME.sub(written, text)

@@ -20,6 +20,7 @@ from fedrepro.run.replayed import NAME as REPLAYED
 from fedrepro.run.results import MANIFEST, REFERENCE, TIMING
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, damaged
+from fedrepro.support.files import visible
 from fedrepro.support.packaged import is_distribution
 from fedrepro.support.typed_yaml import read_yaml
 
@@ -96,7 +97,7 @@ def faults(root: Path, system: str) -> Iterator[str]:
 def read(root: Path, system: str) -> Present:
     """The rows that a paper's folder has now."""
     present, folder = Present(), root / PAPERS / system
-    for path in sorted(folder.glob("*.csv")):
+    for path in visible(folder, "*.csv"):
         try:
             for line, row, digest in _rows_of(path):
                 present.rows.setdefault(path.name, {})[row] = digest
@@ -224,7 +225,7 @@ def _write(root: Path, system: str, rows: Rows) -> None:
 def _rows_of(path: Path) -> Iterator[tuple[int, Row, str]]:
     """Line, name and digest of each row of a CSV file; a row named as one before is numbered."""
     times: dict[Row, int] = {}
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True)
         header, line = next(reader, []), reader.line_num + 1
         names = [name for name in header if name not in VALUES]

@@ -118,7 +118,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def visible(folder: Path, pattern: str) -> list[Path]:
     """A folder's files of a pattern, sorted; not hidden ones, such as editors and macOS leave."""
-    return sorted(path for path in folder.glob(pattern) if not path.name.startswith("."))
+    return sorted(path for path in folder.glob(pattern) if not is_hidden(path.relative_to(folder)))
+
+
+def is_hidden(path: Path) -> bool:
+    """Whether a part of a relative path is hidden, or is the folder that macOS adds to archives."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
 
 
 def files_below(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:

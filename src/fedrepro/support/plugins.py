@@ -113,6 +113,16 @@ def content_of(file: Path) -> bytes:
     return read_bytes(file)
 
 
+def source_of(file: Path) -> str:
+    """The text of a code file, in the encoding that its first lines may name.
+
+    Raises:
+        ValueError: if it is in another one.
+        SyntaxError: if there is no such encoding.
+    """
+    return importlib.util.decode_source(content_of(file))
+
+
 @lru_cache
 def parse(file: Path) -> ast.Module:
     """The syntax tree of a file.
@@ -121,7 +131,7 @@ def parse(file: Path) -> ast.Module:
         UserError: for a syntax error, with the line.
     """
     try:
-        return ast.parse(content_of(file), filename=str(file))
+        return ast.parse(source_of(file), filename=str(file))
     except SyntaxError as error:
         text = f": {error.text.strip()}" if error.text else ""
         where = f"{file}:{error.lineno}" if error.lineno else file  # none for a NUL

@@ -290,7 +290,7 @@ def read_yaml(path: Path, shown: Path | None = None) -> Any:
 
 
 def read_text(path: Path, shown: Path | None = None) -> str:
-    """The text of a YAML file.
+    """The text of a small file, such as one of YAML, without the mark that Windows begins it with.
 
     Raises:
         UserError: if the file can't be read.
@@ -301,7 +301,7 @@ def read_text(path: Path, shown: Path | None = None) -> str:
             raise unreadable(shown, "it is not a file")
         if path.stat().st_size > MOST_BYTES:
             raise unreadable(shown, f"it has more than {MOST_BYTES} bytes")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise refusal(shown, "there is no such file", code="missing") from None
     except (OSError, UnicodeDecodeError) as error:

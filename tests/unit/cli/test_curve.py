@@ -32,6 +32,8 @@ def test_a_run_that_broke_off_has_its_rounds_so_far(
     words = ["--root", str(tmp_path), "curve", RUN.setting, RUN.method, "--seed", "1"]
     assert main(words) == 2  # not begun
     assert "`fedrepro run" in capsys.readouterr().err
+    assert main([*words[:4], "FedAvg", *words[5:]]) == 2  # no command could run it
+    assert "`fedrepro run" not in capsys.readouterr().err
     with pytest.raises(StopIteration):
         carry_out(bench.root / RUN.folder, run_spec(checkpoint_every=2), stop)
     assert main(words) == 0

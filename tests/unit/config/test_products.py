@@ -33,6 +33,13 @@ def test_lists_make_every_combination_the_first_slowest() -> None:
     assert isinstance(found["x1"]["value"], int)
 
 
+def test_a_small_number_is_written_out_in_a_name() -> None:
+    """`prox_1e-05` is no name of a method, and `prox_1e+16` two."""
+    made = expanded('"p{v}": {for: {v: [0.00001, 1.0e-4, 0.1, 1.0e+16]}, mu: "{v}"}')
+    assert list(made) == ["p0.00001", "p0.0001", "p0.1", "p10000000000000000"]
+    assert [each["mu"] for each in made.values()] == [1e-5, 1e-4, 0.1, 1e16]
+
+
 def test_mappings_vary_together_and_values_may_be_anything() -> None:
     found = expanded('"m{a}": {for: [{a: true, b: [1]}, {a: no, b: {c: 2}}], value: "{b}"}')
     assert found == {"mtrue": {"value": [1]}, "mfalse": {"value": {"c": 2}}}

@@ -3,7 +3,7 @@
 import gzip
 import os
 import pickle  # noqa: TID251 - the files that are read are pickles
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from fedrepro.data.readers.domains import DIGITS, PACS
 from fedrepro.data.readers.pickled_arrays import read_arrays
 from support import raw_ima as raw
 from support.raw_data import ends_whole, entry, sha256
-from support.raw_fairness import zipped
+from support.raw_fairness import by_macos, zipped
 from support.raw_superfed import cifar100, cifar100_rows
 from support.refusals import Fault, refused
 
@@ -34,8 +34,10 @@ def transforms() -> Any:
 
 
 def archived(tmp_path: Path, kind: str, members: dict[str, bytes], **keys: Any) -> Dataset:
-    """Of a zip with these members."""
-    (tmp_path / "own.zip").write_bytes(zipped(members))
+    """Of a zip with these members, made by macOS, in a folder and with hidden files of images."""
+    hidden = {f"{PurePosixPath(name).parent}/._{PurePosixPath(name).name}" for name in members}
+    others = by_macos(members) | dict.fromkeys(hidden, b"\0\5")
+    (tmp_path / "own.zip").write_bytes(zipped(others | members))
     spec = entry(kind, path=str(tmp_path / "own.zip"), **keys)
     told: list[float] = []
     places = {"downloads": tmp_path / "downloads", "root": tmp_path / "data"}

@@ -2,13 +2,14 @@ import csv
 import re
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, SearchTarget
-from fedrepro.report.papers import published
+from fedrepro.report.papers import published, verdict
 from fedrepro.report.papers.paper_files import COLUMNS, NEEDED, rows_of
 from fedrepro.report.papers.references import Reference
 from fedrepro.support.errors import UserError
@@ -258,3 +259,47 @@ def test_a_line_that_git_left_is_told_by_its_file_and_number(
             rows_of(tmp_path, Path(name))
     (tmp_path / name).write_text(f"{head}\n{row}\n", encoding="utf-8")
     assert len(rows_of(tmp_path, Path(name))) == 1
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_quote_that_is_not_closed_hides_no_row(tmp_path: Path, name: str) -> None:
+    """All rows behind it were one cell: of four printed numbers one was counted."""
+    head, row = ",".join(COLUMNS[name]), ",".join("x" * len(COLUMNS[name]))
+    for place in range(4):
+        rows = [row] * 4
+        rows[place] = f'{row[:-1]}"x'
+        (tmp_path / name).write_text("\n".join((head, *rows)), encoding="utf-8")
+        with refused("unreadable", file=name, names=f"line {place + 2}"):
+            rows_of(tmp_path, Path(name))
+    (tmp_path / name).write_text("", encoding="utf-8")
+    with refused("value", file=name, key="line 1", value=""):
+        rows_of(tmp_path, Path(name))
+
+
+def test_a_caption_is_read_as_other_systems_leave_it(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / published.PAPERS, tmp_path / published.PAPERS, ignore=LANDED)
+    folder = tmp_path / published.PAPERS / "ima/captions"
+    before = published.load(tmp_path).captions
+    for file in folder.iterdir():
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())  # as Windows
+    (folder / "._table_1.md").write_bytes(b"\0\5\x16\xff")  # as macOS
+    assert published.load(tmp_path).captions == before
+    for make in (lambda file: file.write_bytes(b"# \xe9"), lambda file: file.symlink_to("none")):
+        make(folder / "table_99.md")
+        with refused(file="table_99.md"):
+            published.load(tmp_path)
+        (folder / "table_99.md").unlink()
+
+
+def test_a_number_of_no_percentage_may_be_below_zero(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / published.PAPERS, tmp_path / published.PAPERS, ignore=LANDED)
+    file = tmp_path / published.PAPERS / "ima/paper.yaml"
+    text = file.read_text(encoding="utf-8")
+    assert "unit: percent" in text
+    file.write_text(text.replace("unit: percent", "unit: own"), encoding="utf-8")
+    cells = file.with_name("cells.csv")
+    text = cells.read_text(encoding="utf-8")
+    cells.write_text(text.replace(",81.17,", ",-81.17,", 1), encoding="utf-8")
+    (cell,) = (cell for cell in published.load(tmp_path).cells if cell.mean == -81.17)
+    assert (cell.text, cell.decimals) == ("-81.17", 2)
+    assert verdict.tolerance(cell) == verdict.tolerance(replace(cell, mean=81.17))

@@ -149,6 +149,8 @@ def test_a_folder_above_that_cannot_be_made_is_not_what_is_read(
 def test_a_folder_is_seen_without_what_editors_leave(tmp_path: Path) -> None:
     write(tmp_path, dict.fromkeys((".#b.py", "b.py", "a.py", ".a.py", "c.txt", "d/e.py"), ""))
     assert [path.name for path in visible(tmp_path, "*.py")] == ["a.py", "b.py"]
+    write(tmp_path, dict.fromkeys(("__MACOSX/d/f.py", ".git/f.py", "d/._e.py"), ""))
+    assert visible(tmp_path, "**/*.py") == [tmp_path / name for name in ("a.py", "b.py", "d/e.py")]
 
 
 def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:

@@ -316,6 +316,17 @@ def test_a_syntax_error_names_a_line_if_there_is_one(
         plugins.import_file("methods", file)
 
 
+def test_a_code_file_is_read_in_the_encoding_that_it_names(tmp_path: Path) -> None:
+    """Its page ended in a traceback, as did that of a file that is in no encoding that it names."""
+    text = "# coding: latin-1\nx = 'André'\n"
+    (tmp_path / "own.py").write_text(text, encoding="latin-1")
+    assert plugins.source_of(tmp_path / "own.py") == text
+    assert plugins.import_file("methods", tmp_path / "own.py").x == "André"
+    (tmp_path / "none.py").write_text("# André\n", encoding="latin-1")
+    with refused("damaged", file="none.py"):
+        plugins.import_file("methods", tmp_path / "none.py")
+
+
 def test_a_folder_s_name_need_not_be_utf_8(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"lat\xe9in")
     folder.mkdir()

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from fedrepro.support.errors import UserError, cannot_write, refusal, unreadable, writing
-from fedrepro.support.files import atomic_folder
+from fedrepro.support.files import atomic_folder, visible
 from fedrepro.support.locks import exclusive_lock
 
 # Exceptions of the standard library for damaged archives.
@@ -68,7 +68,7 @@ def opened_around(archive: Path, scratch: Path, *names: str) -> Path:
         UserError: as `unpack`, and if a file is missing.
     """
     whole = opened(archive, scratch)
-    root = next((path.parent for path in sorted(whole.rglob(names[0]))), whole)
+    root = next((path.parent for path in visible(whole, f"**/{names[0]}")), whole)
     for name in names:
         if not (root / name).is_file():
             raise lacking(archive, name)

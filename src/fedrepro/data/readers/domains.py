@@ -18,6 +18,7 @@ from fedrepro.data.readers.content import Content, Source, Split, held_out, join
 from fedrepro.data.readers.images import IMAGE_SUFFIXES, pixel_rows, read_images, resized
 from fedrepro.data.readers.pickled_arrays import read_arrays
 from fedrepro.support.errors import bad_value, refusal
+from fedrepro.support.files import visible
 
 DIGITS = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")
 SIDE = 28
@@ -28,8 +29,8 @@ SHORTER, CROPPED = 256, 224
 def _around(source: Source, domains: tuple[str, ...]) -> Path:
     """The folder with one subfolder for each domain, in a folder or an archive."""
     root = opened(source.path, source.scratch)
-    first = sorted(folder for folder in root.rglob(domains[0]) if folder.is_dir())
-    root = first[0].parent if first else root
+    first = (folder for folder in visible(root, f"**/{domains[0]}") if folder.is_dir())
+    root = next((folder.parent for folder in first), root)
     for domain in domains:
         if not (root / domain).is_dir():
             why = f"{domain} is missing: expected folders {', '.join(domains)}"
@@ -95,7 +96,7 @@ def read_pacs(spec: Pacs, source: Source) -> Content:
         images = [
             (image, number)
             for number, name in enumerate(names)
-            for image in sorted((root / domain / name).rglob("*"))
+            for image in visible(root / domain / name, "**/*")
             if image.suffix.lower() in IMAGE_SUFFIXES and image.is_file()
         ]
         order = np.arange(len(images))
@@ -112,7 +113,7 @@ def read_pacs(spec: Pacs, source: Source) -> Content:
 
 
 def _folders(root: Path) -> list[str]:
-    return sorted(folder.name for folder in root.iterdir() if folder.is_dir())
+    return [folder.name for folder in visible(root, "*") if folder.is_dir()]
 
 
 Pixels = NDArray[np.uint8]

@@ -26,7 +26,7 @@ from fedrepro.data.readers.arrays import npz_arrays, unlike
 from fedrepro.data.readers.content import Content, Source, Split, joined
 from fedrepro.data.readers.images import read_images, resized
 from fedrepro.support.errors import bad_value, reading, refusal, refuse_unknown
-from fedrepro.support.files import read_text
+from fedrepro.support.files import read_text, visible
 
 SHAPE = (3, 32, 32)  # the red, the green and the blue plane
 
@@ -118,7 +118,7 @@ def read_tiny_imagenet(spec: TinyImageNet, source: Source) -> Content:
     training = [
         (path, number)
         for name, number in numbers.items()
-        for path in sorted((root / "train" / name / "images").glob("*.JPEG"))
+        for path in visible(root / "train" / name / "images", "*.JPEG")
     ]
     annotations = root / "val" / "val_annotations.txt"
     if not annotations.is_file() or not training:
@@ -148,7 +148,7 @@ def read_downsampled_imagenet(spec: DownsampledImageNet, source: Source) -> Cont
         UserError: if a file is missing, damaged, pickled or of another image size, or a class is
             unknown.
     """
-    for archive in sorted(source.path.rglob("*.zip")):
+    for archive in visible(source.path, "**/*.zip"):
         unpack(archive, source.scratch / archive.stem)
     known = _classes(_found(CLASSES, source.path, source.scratch))
     names = sorted(spec.classes or known)
@@ -163,7 +163,7 @@ def read_downsampled_imagenet(spec: DownsampledImageNet, source: Source) -> Cont
 
 def _found(name: str, *folders: Path) -> Path:
     for folder in folders:
-        for path in sorted(folder.rglob(name)):
+        for path in visible(folder, f"**/{name}"):
             return path
     why = f"{name} is missing, there and in its zip archives"
     raise refusal(folders[0], why, name, code="missing")
@@ -220,7 +220,8 @@ def read_celeba(spec: Celeba, source: Source) -> Content:
     kept = {person: at for at, person in enumerate(sorted(people[counts >= spec.minimum], key=int))}
     chosen = sorted(name for name, person in owners.items() if person in kept)
     archive = source.path / files.images.name
-    images = {path.name: path for path in opened(archive, source.scratch).rglob("*.jpg")}
+    pictures = visible(opened(archive, source.scratch), "**/*.jpg")
+    images = {path.name: path for path in pictures}
     paths = [images.get(name, source.scratch / name) for name in chosen]
     return Content(
         train=Split(

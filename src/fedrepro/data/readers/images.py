@@ -19,7 +19,7 @@ from fedrepro.data.fetching.archives import lacking, opened
 from fedrepro.data.readers.content import FIRST, Content, Source, Split, held_out, split_by
 from fedrepro.data.readers.tables import refuse_alike
 from fedrepro.support.errors import bad_value, listed, reading, refusal, refuse_unknown, unreadable
-from fedrepro.support.files import files_below, plain
+from fedrepro.support.files import files_below, is_hidden, plain, visible
 
 IDX_BYTES = 0x08  # the only type of values in MNIST and similar data sets
 TURNS = {  # by EXIF's orientation
@@ -261,15 +261,14 @@ def _root(source: Source) -> Path:
     """The folder that contains train; an archive is unpacked first."""
     root = opened(source.path, source.scratch)
     # Archives often wrap all in one folder; those of macOS have another one beside it.
-    inside = [child for child in root.iterdir() if not child.name.startswith((".", "__MACOSX"))]
+    inside = visible(root, "*")
     return inside[0] if not (root / "train").is_dir() and len(inside) == 1 else root
 
 
 def _folders(root: Path, levels: int) -> list[Path]:
     """The folders so many levels below `root`, as relative paths, sorted; hidden ones are not."""
-    entries = sorted(root.glob("/".join("*" * levels)))
-    paths = [entry.relative_to(root) for entry in entries if entry.is_dir()]
-    return [path for path in paths if not any(part.startswith(".") for part in path.parts)]
+    entries = visible(root, "/".join("*" * levels))
+    return [entry.relative_to(root) for entry in entries if entry.is_dir()]
 
 
 def _files(root: Path) -> list[Path]:
@@ -280,8 +279,7 @@ def _files(root: Path) -> list[Path]:
     return [
         each
         for each in sorted(files_below(root))
-        if not any(part.startswith(".") for part in each.relative_to(root).parts)
-        and (each.is_file() or not each.exists())
+        if not is_hidden(each.relative_to(root)) and (each.is_file() or not each.exists())
     ]
 
 

@@ -24,7 +24,7 @@ from fedrepro.data.catalogue.kinds import LeafFemnist, LeafReddit, LeafShakespea
 from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import Content, Item, Source, Split
 from fedrepro.support.errors import reading, refusal
-from fedrepro.support.files import read_json, read_text
+from fedrepro.support.files import read_json, read_text, visible
 
 Array = NDArray[Any]
 
@@ -45,7 +45,7 @@ def parts(
             or `convert` raises a ValueError, KeyError or TypeError.
     """
     path, root = source.path, opened(source.path, source.scratch)
-    train = next(iter(sorted(folder for folder in root.rglob("train") if folder.is_dir())), None)
+    train = next((folder for folder in visible(root, "**/train") if folder.is_dir()), None)
     if train is None or not (train.parent / "test").is_dir():
         why = "expected folders train and test with LEAF's JSON files"
         raise refusal(path, why, "test", code="missing")
@@ -55,7 +55,7 @@ def parts(
 def _users(
     path: Path, root: Path, folder: Path, convert: Callable[[Any, Any], Item]
 ) -> Iterator[tuple[str, Item]]:
-    for file in sorted(folder.glob("*.json")):
+    for file in visible(folder, "*.json"):
         try:
             data = read_json(file)["user_data"]
             for user, own in data.items():
@@ -263,7 +263,7 @@ def read_plays(spec: Plays, source: Source) -> Content:
     """
     archive = source.path / spec.archive.name
     spoken = []
-    for path in sorted((opened(archive, source.scratch) / spec.folder).rglob("*.md")):
+    for path in visible(opened(archive, source.scratch) / spec.folder, "**/*.md"):
         with reading(f"{archive}: {path.name}", ValueError, kind="a play"):
             for role, lines in speeches(read_text(path)).items():
                 x, y = windows(" ".join(lines), spec.length, spec.most)

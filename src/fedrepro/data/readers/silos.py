@@ -18,7 +18,7 @@ from fedrepro.data.readers.content import Content, Source, Split
 from fedrepro.data.readers.images import read_images
 from fedrepro.data.readers.table_files import read_table
 from fedrepro.support.errors import bad_value, reading, refusal, refuse_unknown
-from fedrepro.support.files import plain, read_text
+from fedrepro.support.files import plain, read_text, visible
 
 NUMBERS = ("age", "trestbps", "chol", "thalch", "oldpeak")
 # Words of the table -> UCI's codes, whose mean replaces missing values.
@@ -111,7 +111,8 @@ def read_isic(spec: Isic, source: Source) -> Content:
     centres = sorted(set(table["centre"]))
     refuse_unknown(source.path, "centre", centres, spec.centres, "one of `centres`")
     archive = source.path / files.images.name
-    images = {path.stem: path for path in sorted(opened(archive, source.scratch).rglob("*.jpg"))}
+    pictures = visible(opened(archive, source.scratch), "**/*.jpg")
+    images = {path.stem: path for path in pictures}
     paths = [images.get(name, source.scratch / f"{name}.jpg") for name in table["image"]]
     return Content(
         train=Split(
@@ -254,7 +255,7 @@ def read_berka(spec: Berka, source: Source) -> Content:
 
 
 def _table(archive: Path, folder: Path, name: str) -> pd.DataFrame:
-    path = next(iter(sorted(folder.rglob(f"{name}.asc"))), None)
+    path = next(iter(visible(folder, f"**/{name}.asc")), None)
     if path is None:
         raise lacking(archive, f"{name}.asc")
     where = f"{archive}: {name}.asc"
@@ -285,7 +286,7 @@ def read_speech_commands(spec: SpeechCommands, source: Source) -> Content:
     }
     clips = [
         path
-        for path in sorted(root.glob("*/*.wav"))
+        for path in visible(root, "*/*.wav")
         if "_nohash_" in path.name and path.relative_to(root).as_posix() not in aside
     ]
     if not clips:

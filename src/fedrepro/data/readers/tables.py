@@ -50,6 +50,9 @@ def read_tabular_csv(spec: TabularCsv, source: Source) -> Content:
     features = table[[column for column in table.columns if column not in aside]]
     if features.columns.empty:
         raise refusal(path, "no column is left as a feature")
+    for name in filter(NO_NAME.fullmatch, features.columns):
+        wanted = "expected a name in the header, or, of row numbers, that it is in `drop`"
+        raise refusal(path, f"{name}: a column without a name: {wanted}", name)
     predicted = [("label", label) for label in spec.labels]
     for key, column in (*predicted, ("group", spec.group)):
         if table.empty or (column is not None and table[column].isna().any()):
@@ -317,7 +320,8 @@ def _filled(samples: Split, mean: np.ndarray) -> Split:
 WIDTH = 80  # of a line with its name and the space after both, so that it is one on a terminal
 LEAST = 30  # of what is said of a column with a long name
 FEW = 20  # rows, of which ids can't be told from other numbers
-CALLED_ID = re.compile(r"(.*[ _-])?(id|index|key|no|nr|uuid)|unnamed: \d+", re.IGNORECASE)
+CALLED_ID = re.compile(r"(.*[ _-])?(id|index|key|no|nr|uuid)", re.IGNORECASE)
+NO_NAME = re.compile(r"Unnamed: \d+(\.\d+)?")  # pandas' own, for what it wrote as a row's number
 MISSING = {"?", "-", "--", ".", "*", "missing", "n.a.", "not available", "unknown"}
 
 

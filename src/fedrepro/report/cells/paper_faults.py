@@ -18,6 +18,7 @@ from fedrepro.report.papers.paper_files import KEYS
 from fedrepro.report.papers.published import MOST, PrintedCell, Published, Spread, split_part
 from fedrepro.run.landed_runs import PAPERS
 from fedrepro.support.errors import UserError, bad_value, listed, nearest
+from fedrepro.support.files import visible
 from fedrepro.support.grouping import grouped
 from fedrepro.support.printing import counted
 
@@ -29,7 +30,7 @@ def unfilled(root: Path, system: str) -> Iterator[str]:
     """The lines of a paper's files that still say what is to be filled in."""
     folder = root / PAPERS / system
     files = [root / place / f"{system}.yaml" for place in (EXPERIMENTS, COMPACT)]
-    files += sorted(file for kind in ("yaml", "csv", "md") for file in folder.rglob(f"*.{kind}"))
+    files += (file for file in visible(folder, "**/*") if file.suffix in (".csv", ".md", ".yaml"))
     for file in filter(Path.is_file, files):
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
         for number, line in enumerate(lines, 1):

@@ -27,20 +27,23 @@ def rows_of(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]
     Raises:
         UserError: if it can't be read, has other columns, or has a row without its main value.
     """
+    rows: list[tuple[int, dict[str, str]]] = []
     try:
         with (root / path).open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, restval="")
-            rows = [(reader.line_num, row) for row in reader]
+            reader = csv.DictReader(file, restval="", strict=True)
+            head = list(reader.fieldnames or [])
+            rows.extend((reader.line_num, row) for row in reader)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not needed:
             return []
         raise unreadable(path, error.strerror) from None
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
         raise unreadable(path, error) from None
+    except csv.Error as error:  # of a quote that is not closed, which would hide what follows
+        raise unreadable(path, f"line {rows[-1][0] + 1 if rows else 2}: {error}") from None
     columns = COLUMNS[path.name]
-    if list(reader.fieldnames or []) != list(columns):
-        head = ",".join(reader.fieldnames or [])
-        raise bad_value(path, "line 1", head, f"the columns {','.join(columns)}")
+    if head != list(columns):
+        raise bad_value(path, "line 1", ",".join(head), f"the columns {','.join(columns)}")
     if too_long := next((number for number, row in rows if None in row), None):
         line, wanted = f"line {too_long}", f"{len(columns)} values"
         why = f"{line}: too many values: expected {wanted}; one with a comma is in double quotes"

@@ -19,9 +19,10 @@ from fedrepro.report.papers.paper_files import KEYS, entries_of, entry_of, liste
 from fedrepro.report.papers.references import References, load_references
 from fedrepro.run.landed_runs import ORDER, PAPERS
 from fedrepro.support.errors import bad_value, missing_value, refusal
+from fedrepro.support.files import visible
 from fedrepro.support.grouping import grouped
 from fedrepro.support.packaged import own_or_packaged
-from fedrepro.support.typed_yaml import Typed, read_yaml
+from fedrepro.support.typed_yaml import Typed, read_text, read_yaml
 
 CLAIMS, INSIGHTS = "claims.yaml", "what_follows.yaml"
 Name = tuple[str, str, str, str]  # of a printed cell in its table: its values of KEYS
@@ -406,8 +407,9 @@ def load(root: Path = Path()) -> Published:
         path = folder / "figures.csv"
         drawn = rows_of(root, path, needed=False)
         published.figures.extend(entry_of(PrintedFigure, path, system, row) for row in drawn)
-        for path in sorted((root / folder / "captions").glob("*.md")):
-            published.captions[system, path.stem] = _caption(path)
+        for path in visible(root / folder / "captions", "*.md"):
+            text = read_text(path, path.relative_to(root))
+            published.captions[system, path.stem] = _caption(text)
     return published
 
 
@@ -428,21 +430,24 @@ def _number(system: str, row: Mapping[str, str], key: str, most: float) -> float
     """A printed number, or None.
 
     Raises:
-        UserError: for text, a number below 0, and a percentage or fraction of more than all.
+        UserError: for text, a percentage or fraction of more than all, and a number below 0, which
+            only a mean of another kind may be.
     """
     try:
         value = float(Decimal(row[key].replace("_", "?"))) if row[key] else None
     except (ValueError, ArithmeticError):
         value = math.nan
-    if value is None or (0 <= value <= most and value < math.inf):
+    least = -math.inf if key == "mean" and most == math.inf else 0.0
+    if value is None or (least <= value <= most and math.isfinite(value)):
         return value
     where = ", ".join(filter(None, (row[name] for name in ("item", *KEYS))))
-    wanted = "a number of at least 0" + (f" and at most {most:g}" if most < math.inf else "")
+    wanted = "a number" + " of at least 0" * (least == 0)
+    wanted += f" and at most {most:g}" * (most < math.inf)
     raise bad_value(f"{PAPERS / system}/cells.csv: {where}", key, row[key], wanted)
 
 
-def _caption(path: Path) -> Caption:
-    title, *paragraphs = re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip())
+def _caption(text: str) -> Caption:
+    title, *paragraphs = re.split(r"\n\s*\n", text.strip())
     return Caption(
         title.lstrip("# "), tuple(" ".join(paragraph.split()) for paragraph in paragraphs)
     )

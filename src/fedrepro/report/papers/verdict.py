@@ -303,5 +303,5 @@ def rounding(printed: PrintedCell) -> float:
 def tolerance(printed: PrintedCell) -> float:
     """The distance that is close enough without a claimed effect; smaller near 0 and near 100 %."""
     assert printed.mean is not None
-    rate = min(printed.mean, MOST[printed.unit] - printed.mean)
+    rate = min(abs(printed.mean), MOST[printed.unit] - printed.mean)
     return min(TOLERANCE[printed.unit], SHARE_OF_THE_RATE * rate)
