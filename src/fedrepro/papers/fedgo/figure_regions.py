@@ -9,8 +9,9 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.fedgo.kinds import Regions
 from fedrepro.report.drawing.frame import Frame, axis
+from fedrepro.report.drawing.markup import in_svg
 from fedrepro.report.drawing.planes import areas
-from fedrepro.report.drawing.style import INK, MARK_PATHS, SERIES_COLOURS, STRONG
+from fedrepro.report.drawing.style import MARK_PATHS, SERIES_COLOURS
 from fedrepro.report.pages.figures.base import Drawn, Panel, with_study
 
 DRAWN, DRAWN_OF_ONE = 8, 3  # draws every n-th point of all clients, and of a client or the server
@@ -100,14 +101,6 @@ def picture(
         mark = MARK_PATHS[-1 if label is None else label % len(MARK_PATHS)]
         number = len(SERIES_COLOURS) if label is None else label % len(SERIES_COLOURS)
         dots[number] = dots.get(number, "") + frame.path([(x, y)]) + mark
-    colours = (*SERIES_COLOURS, INK)
-    drawn = [
-        f'<path d="{path}" fill="{SERIES_COLOURS[label % len(SERIES_COLOURS)]}" '
-        'fill-opacity="0.3" shape-rendering="crispEdges"/>'
-        for label, path in areas(frame, grid, (-reach, -reach), (size, size)).items()
-    ]
-    drawn += [
-        f'<path d="{path}" fill="{colours[number]}" stroke="{STRONG}" stroke-width="0.3"/>'
-        for number, path in sorted(dots.items())
-    ]
-    return frame.svg(drawn, description, grid=False)
+    paths = areas(frame, grid, (-reach, -reach), (size, size))
+    drawn = in_svg("classes", areas=paths.items(), points=sorted(dots.items()))
+    return frame.svg([drawn], description, grid=False)

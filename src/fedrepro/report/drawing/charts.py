@@ -6,10 +6,9 @@ whose mean ranks do not differ significantly.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from html import escape
 
-from fedrepro.report.drawing.frame import CHARACTER, TEXT, Axis, Frame, axis, label, text
-from fedrepro.report.drawing.style import GRID, HIGH, INK, ON_SURFACE, SERIES_COLOURS, STRONG
+from fedrepro.report.drawing.frame import CHARACTER, Axis, Frame, axis
+from fedrepro.report.drawing.markup import in_svg
 from fedrepro.report.papers.ranks import MeanRanks
 from fedrepro.support.printing import decimals_for, fixed
 
@@ -46,17 +45,8 @@ def bars(drawn: Sequence[Bar], *, description: str, decimals: int = 2) -> str:
         BAR * len(drawn),
         behind=behind,
     )
-    colour, parts = SERIES_COLOURS[0], []
-    for place, bar, number in zip(places, drawn, texts, strict=True):
-        y, end = frame.y(place), frame.x(max(bar.high, bar.value))
-        box = frame.box(min(0.0, bar.value), place + 0.3, max(0.0, bar.value), place - 0.3)
-        ends = f"M{frame.x(bar.low):.1f},{y:.1f}H{frame.x(bar.high):.1f}"
-        parts.append(
-            f'<path d="{box}" fill="{colour}" fill-opacity="0.45"/>'
-            f'<path d="{ends}" stroke="{colour}" stroke-width="1.6"/>'
-            f"{text(end + 6, y + 4.5, number, anchor='start', fill=STRONG)}"
-        )
-    return frame.svg(parts, description)
+    rows = [*zip(drawn, places, texts, strict=True)]
+    return frame.svg([in_svg("bars", frame=frame, rows=rows)], description)
 
 
 def matrix(
@@ -88,22 +78,20 @@ def matrix(
         least=24.0,
         beside=titles[1],
     )
-    parts, frames = [frame.ground], []
-    for row, line in enumerate(values):
-        for column, value in enumerate(line):
-            share = 0.0 if value is None else 0.06 + 0.64 * _part(value, least, most)
-            box = frame.box(column, row + 1, column + 1, row)
-            place = frame.x(column + 0.5), frame.y(row + 0.5) + 4.5
-            parts.append(f'<path d="{box}" fill="{HIGH}" fill-opacity="{share:.3g}"/>')
-            parts.append(text(*place, fixed(value, decimals), fill=ON_SURFACE))
-            if (row, column) in framed:
-                outline = f'stroke="{ON_SURFACE}" stroke-width="1.5"'
-                frames.append(f'<path d="{box}" fill="none" {outline}/>')
-    return frame.svg([*parts, *frames], description, grid=False)
+    cells = [
+        (row, column, _shade(value, least, most), fixed(value, decimals))
+        for row, line in enumerate(values)
+        for column, value in enumerate(line)
+    ]
+    parts = [in_svg("matrix", frame=frame, cells=cells, framed=sorted(framed))]
+    return frame.svg(parts, description, grid=False)
 
 
-def _part(value: float, least: float, most: float) -> float:
-    return (value - least) / (most - least) if most > least else 0.0
+def _shade(value: float | None, least: float, most: float) -> float:
+    """The strength of a cell's colour; none without a value."""
+    if value is None:
+        return 0.0
+    return 0.06 + 0.64 * ((value - least) / (most - least) if most > least else 0.0)
 
 
 def diagram(ranks: MeanRanks, own: str | None, about: str) -> str:
@@ -113,57 +101,37 @@ def diagram(ranks: MeanRanks, own: str | None, about: str) -> str:
         own: the method to emphasise, or None.
         about: what it shows, for screen readers.
     """
-    names, most = [*ranks.means], len(ranks.means)
-    left = (WIDTH - SPAN) / 2
+    most, left = len(ranks.means), (WIDTH - SPAN) / 2
 
     def x(rank: float) -> float:
         return left + SPAN * (rank - 1) / (most - 1)
 
-    bars, half = ranks.groups, (most + 1) // 2
-    under = TOP + 12 + BETWEEN * len(bars)
-    height = under + STEP * half + 8
-    ticks = "".join(f"M{x(rank):.1f},{TOP - 5}V{TOP}" for rank in range(1, most + 1))
-    parts = [
-        f'<svg class="ranks" role="img" aria-label="{escape(about, quote=True)}" '
-        f'viewBox="0 0 {WIDTH} {height}" xmlns="http://www.w3.org/2000/svg" '
-        f'font-family="sans-serif" style="max-width:{WIDTH}px">',
-        f'<path d="M{left:.1f},{TOP}H{left + SPAN:.1f}{ticks}" stroke="{INK}" fill="none"/>',
-        _critical(ranks, left, x(2) - x(1)),
-    ]
-    parts += [
-        _bar(x(ranks.means[group[0]]), x(ranks.means[group[-1]]), TOP + 8 + BETWEEN * number)
-        for number, group in enumerate(bars)
-    ]
-    labels = [label(x(rank), TOP - 10, str(rank), "middle") for rank in range(1, most + 1)]
-    for place, name in enumerate(names):
+    half, means = (most + 1) // 2, ranks.means
+    under = TOP + 12 + BETWEEN * len(ranks.groups)
+    names = []
+    for place, (name, rank) in enumerate(means.items()):
         first = place < half
         y = under + STEP * (place if first else most - 1 - place) + 8
         end = left - 12 if first else left + SPAN + 12
-        colour = SERIES_COLOURS[1] if name == own else GRID
-        line = f"M{x(ranks.means[name]):.1f},{TOP}V{y:.1f}H{end:.1f}"
-        parts.append(f'<path d="{line}" stroke="{colour}" fill="none"/>')
-        mean, short = f"{ranks.means[name]:.2f}", _fitting(name)
-        shown = f"{short} {mean}" if first else f"{mean} {short}"
-        where = end - 5 if first else end + 5
-        bold = ' font-weight="bold"' if name == own else ""
-        labels.append(label(where, y + 4.5, shown, "end" if first else "start", bold))
-    parts.append(f'<g fill="{INK}" font-size="{TEXT}px">{"".join(labels)}</g>')
-    return "".join([*parts, "</svg>"])
-
-
-def _critical(ranks: MeanRanks, left: float, step: float) -> str:
-    """The critical difference as a length; one that is longer than the line ends in an arrow."""
-    whole = min(ranks.critical * step, SPAN)
-    arrow = "m-5,-3l5,3l-5,3" if whole < ranks.critical * step else "v-3v6"
-    name = f"critical difference {ranks.critical:.2f}"
-    return (
-        f'<path d="M{left:.1f},19v6m0,-3h{whole:.1f}{arrow}" stroke="{INK}" fill="none"/>'
-        f'<g fill="{INK}" font-size="{TEXT}px">{label(left, 12, name, "start")}</g>'
+        said = {"name": name, "short": _fitting(name), "rank": rank}
+        names.append({**said, "first": first, "y": y, "end": end})
+    bars = [
+        (x(means[group[0]]), x(means[group[-1]]), TOP + 8 + BETWEEN * number)
+        for number, group in enumerate(ranks.groups)
+    ]
+    return in_svg(
+        "ranks",
+        ranks=ranks,
+        about=about,
+        width=WIDTH,
+        height=under + STEP * half + 8,
+        line=(left, left + SPAN),
+        x=x,
+        top=TOP,
+        bars=bars,
+        names=names,
+        own=own,
     )
-
-
-def _bar(start: float, end: float, y: float) -> str:
-    return f'<path d="M{start - 3:.1f},{y}H{end + 3:.1f}" stroke="{INK}" stroke-width="4"/>'
 
 
 def _fitting(text: str) -> str:

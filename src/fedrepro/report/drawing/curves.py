@@ -4,10 +4,11 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from html import escape
+from types import SimpleNamespace
 
-from fedrepro.report.drawing.frame import CHARACTER, TEXT, Frame, axis, counting
-from fedrepro.report.drawing.style import DASHES, MARK_PATHS, SERIES_COLOURS, STRONG, style_of
+from fedrepro.report.drawing.frame import CHARACTER, Frame, axis, counting
+from fedrepro.report.drawing.markup import in_svg
+from fedrepro.report.drawing.style import MARK_PATHS, SERIES_COLOURS, style_of
 
 Points = Sequence[tuple[float, float]]
 SIZE = (222, 140)  # of a panel among others, in pixels
@@ -69,11 +70,10 @@ def draw(
         *size,
         beside=beside,
     )
-    styles = {line.name: order.index(line.name) % len(SERIES_COLOURS) for line in lines}
-    parts = (_layers(frame, line, styles[line.name]) for line in lines)
-    drawn = (part for layer in zip(*parts, strict=True) for part in layer)
+    drawn = [_drawn(frame, line, order.index(line.name) % len(SERIES_COLOURS)) for line in lines]
     places = {at for line in lines for at in line.begins} if starts else set()
-    return frame.svg([*drawn, *(_named(frame, at) for at in sorted(places))], description)
+    svg = in_svg("curves", frame=frame, lines=drawn, starts=sorted(places))
+    return frame.svg([svg], description)
 
 
 def with_key(svg: str, names: Sequence[str]) -> str:
@@ -84,30 +84,12 @@ def with_key(svg: str, names: Sequence[str]) -> str:
     """
     size = re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0]
     width, height = map(int, size)
-    entries = []
-    for number, name in enumerate(names):
-        style, y = style_of(number), height + 14 + KEY_ROW * number
-        entries.append(
-            f'<path d="M12,{y}h32" stroke="{style.colour}" stroke-width="1.8" '
-            f'stroke-dasharray="{style.dash}"/>'
-            f'<path d="M28,{y}{MARK_PATHS[number % len(MARK_PATHS)]}" fill="{style.colour}"/>'
-            f'<text x="54" y="{y + 4.5}" fill="{STRONG}" font-size="{TEXT}px">{escape(name)}</text>'
-        )
+    styles = [(name, style_of(number)) for number, name in enumerate(names)]
+    key = in_svg("key", names=styles, top=height + 14, step=KEY_ROW)
     width = max(width, round(62 + CHARACTER * max(map(len, names))))
     height += 8 + KEY_ROW * len(names)
     larger = svg.replace(f'viewBox="0 0 {size[0]} {size[1]}"', f'viewBox="0 0 {width} {height}"')
-    return larger.removesuffix("</svg>") + "".join(entries) + "</svg>"
-
-
-def _named(frame: Frame, at: float) -> str:
-    """The label t_s at the top of its line."""
-    right = frame.across.place(at) < 0.85
-    place = f'x="{frame.x(at) + (4 if right else -4):.1f}" y="19"'
-    anchor = "start" if right else "end"
-    return (
-        f'<text {place} text-anchor="{anchor}" font-size="{TEXT}px" fill="{STRONG}">t'
-        '<tspan dy="3" font-size="11px">s</tspan></text>'
-    )
+    return f"{larger.removesuffix('</svg>')}{key}</svg>"
 
 
 def _heights(lines: Sequence[Line]) -> list[float]:
@@ -117,42 +99,24 @@ def _heights(lines: Sequence[Line]) -> list[float]:
     return values + [line.level for line in lines if line.level is not None]
 
 
-def _stroke(path: str, number: int, more: str) -> str:
-    colour = SERIES_COLOURS[number]
-    return f'<path d="{path}" fill="none" stroke="{colour}" {more}/>'
-
-
-def _layers(frame: Frame, line: Line, number: int) -> tuple[str, ...]:
-    """The layers of a line, from below: printed number, rounds, beginnings, range, curve, marks.
+def _drawn(frame: Frame, line: Line, number: int) -> SimpleNamespace:
+    """A line with its style, and the paths around its range and of its marks.
 
     A few points are marked, including the last; all of a short line.
     """
-    colour, last = SERIES_COLOURS[number], len(line.points) - 1
-    level = raw = around = curve = marks = ""
-    if line.level is not None:
-        path = f"M{frame.left:.1f},{frame.y(line.level):.1f}h{frame.width}"
-        level = _stroke(path, number, 'stroke-dasharray="1,3" opacity="0.9"')
-    if line.raw:
-        raw = _stroke(frame.path(line.raw), number, 'stroke-width="0.8" opacity="0.45"')
-    begins = "".join(
-        f'<line x1="{frame.x(at):.1f}" x2="{frame.x(at):.1f}" y1="8" y2="{8 + frame.height}" '
-        f'stroke="{colour}" stroke-width="1.2" stroke-dasharray="4,3"/>'
-        for at in line.begins
+    last, rounds = len(line.points) - 1, [at for at, _ in line.points]
+    ends = [*zip(rounds, line.high, strict=False)]
+    ends += [*zip(rounds[::-1], line.low[::-1], strict=False)]
+    marked = last + 1 if last < 2 * MARKS else MARKS
+    chosen = sorted({round(last * index / max(marked - 1, 1)) for index in range(marked)})
+    marks = (frame.path([line.points[index]]) + MARK_PATHS[number] for index in chosen)
+    return SimpleNamespace(
+        of=line,
+        number=number,
+        style=style_of(number),
+        around=frame.path(ends) if ends else "",
+        marks="".join(marks),
     )
-    if line.points:
-        rounds = [at for at, _ in line.points]
-        if line.low:
-            ends = [*zip(rounds, line.high, strict=True)]
-            ends += [*zip(rounds[::-1], line.low[::-1], strict=True)]
-            around = f'<path d="{frame.path(ends)}Z" fill="{colour}" opacity="0.16"/>'
-        dash = f' stroke-dasharray="{",".join(map(str, DASHES[number]))}"' if number else ""
-        curve = _stroke(frame.path(line.points), number, f'stroke-width="1.8"{dash}')
-        marked = last + 1 if last < 2 * MARKS else MARKS
-        chosen = sorted({round(last * index / max(marked - 1, 1)) for index in range(marked)})
-        places = (frame.path([line.points[index]]) for index in chosen)
-        path = "".join(f"{place}{MARK_PATHS[number]}" for place in places)
-        marks = f'<path d="{path}" fill="{colour}"/>'
-    return level, raw, begins, around, curve, marks
 
 
 def bounds(panels: Sequence[Sequence[Line]]) -> tuple[float, float] | None:

@@ -3,11 +3,10 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Literal
 
-from fedrepro.report.drawing.frame import Axis, text
-from fedrepro.report.drawing.style import GRID, INK, MARK_PATHS, SERIES_COLOURS
+from fedrepro.report.drawing.frame import Axis
+from fedrepro.report.drawing.markup import in_svg
 from fedrepro.support.printing import MINUS
 
 WIDTH, HEIGHT, MARGIN = 200, 18, 6
@@ -31,43 +30,18 @@ class Scale:
         place = Axis(-self.reach, self.reach, (), ()).place(value)
         return MARGIN + (self.width - 2 * MARGIN) * place
 
-    def span(self, low: float, high: float, y: float, colour: str, width: float) -> str:
-        """A line from one value to another."""
-        path = f"M{self.x(low):.1f},{y:g}H{self.x(high):.1f}"
-        return f'<path d="{path}" stroke="{colour}" stroke-width="{width}"/>'
-
-    def interval(
-        self, at: Interval, y: float, colour: str, width: float, radius: float, mark: Mark = "dot"
-    ) -> str:
-        """An interval with a mark at its mean."""
-        low, mean, high = at
-        x, round_ = self.x(mean), f'cy="{y:g}" r="{radius:.1f}"'
-        corner = f'x="{x - radius:.1f}" y="{y - radius:.1f}"'
-        marks = {
-            "dot": f'<circle cx="{x:.1f}" {round_} fill="{colour}"/>',
-            "square": f'<rect {corner} width="{2 * radius:.1f}" height="{2 * radius:.1f}" '
-            f'fill="{colour}"/>',
-            "ring": f'<circle cx="{x:.1f}" {round_} fill="var(--paper)" stroke="{colour}" '
-            f'stroke-width="1.4"/>',
-        }
-        return self.span(low, high, y, colour, width) + marks[mark]
-
-    def zero(self, height: float) -> str:
-        return f'<path d="M{self.width / 2:.0f},0V{height}" stroke="{INK}"/>'
-
-    def axis(self) -> str:
-        """Zero and a round number on each side, above a line."""
+    @property
+    def ticks(self) -> list[tuple[float, float, str]]:
+        """Zero and a round number on each side, each with the place of its label."""
         reach = self.reach * (1 + 1e-9)  # .1 may be a little less
         tick = 10.0 ** math.floor(math.log10(reach))
         tick *= max(step for step in (1, 2, 5) if step * tick <= reach)
-        parts = []
+        ticks = []
         for value in (-tick, 0.0, tick):
             label = f"{value:+g}".replace("-", MINUS) if value else "0"
-            parts.append(f'<path d="M{self.x(value):.1f},{HEIGHT - 4}v4" stroke="{INK}"/>')
             edge = 3.2 * len(label)  # half of what it takes, so that it is not cut off
-            place = min(max(self.x(value), edge), self.width - edge)
-            parts.append(text(place, HEIGHT - 6, label, size=10))
-        return "".join([*parts, f'<path d="M0,{HEIGHT - 0.5}H{self.width}" stroke="{INK}"/>'])
+            ticks.append((value, min(max(self.x(value), edge), self.width - edge), label))
+        return ticks
 
 
 def strips(estimates: Sequence[tuple[float, float]]) -> list[str]:
@@ -75,25 +49,17 @@ def strips(estimates: Sequence[tuple[float, float]]) -> list[str]:
 
     Screen readers skip them, as the table has the numbers.
     """
-    scale, colour, middle = _scale_of(estimates), SERIES_COLOURS[0], HEIGHT // 2
-    return [
-        _strip(
-            f'<path d="M0,{middle}H{WIDTH}" stroke="{GRID}"/>{scale.zero(HEIGHT)}'
-            f"{scale.span(mean - half, mean + half, middle, colour, 2)}"
-            f'<path d="M{scale.x(mean):.1f},{middle}{MARK_PATHS[2]}" fill="{colour}"/>'
-        )
-        for mean, half in estimates
-    ]
+    scale = _scale_of(estimates)
+    return [_strip(scale, mean, half) for mean, half in estimates]
 
 
 def strips_axis(estimates: Sequence[tuple[float, float]]) -> str:
     """The axis of :func:`strips`: zero, and a round number on each side."""
-    return _strip(_scale_of(estimates).axis())
+    return _strip(_scale_of(estimates))
 
 
-def _strip(content: str) -> str:
-    box = f"0 0 {WIDTH} {HEIGHT}"
-    return f'<svg class="strip" viewBox="{box}" aria-hidden="true">{content}</svg>'
+def _strip(scale: Scale, mean: float | None = None, half: float = 0.0) -> str:
+    return in_svg("strip", scale=scale, height=HEIGHT, mean=mean, half=half)
 
 
 def _scale_of(estimates: Sequence[tuple[float, float]]) -> Scale:
@@ -115,22 +81,17 @@ def forest(
         return ""
     scale = Scale(max(margin or 0.0, *(abs(end) for ends in shown for end in ends)) or 1.0)
     step, thin = (5, 1.2) if len(single) <= 24 else (2, 0.8)
-    height = step * len(single) + (14 if overall else 4)
-    parts = [scale.zero(height)]
-    if margin:
-        left, right = scale.x(-margin), scale.x(margin)
-        size = f'width="{right - left:.1f}" height="{height}"'
-        parts.insert(0, f'<rect x="{left:.1f}" y="0" {size} fill="{GRID}"/>')
-    parts += [
-        scale.interval(at, 3 + step * place, SERIES_COLOURS[0], thin, 1.2 * thin)
-        for place, at in enumerate(single)
-    ]
-    if overall:
-        parts.append(scale.interval(overall, height - 6, SERIES_COLOURS[1], 2.5, 3))
-    return (
-        f'<svg class="forest" viewBox="0 0 {WIDTH} {height + HEIGHT}" role="img" '
-        f'aria-label="{escape(about)}">{scale.axis()}'
-        f'<g transform="translate(0,{HEIGHT})">{"".join(parts)}</g></svg>'
+    return in_svg(
+        "forest",
+        scale=scale,
+        top=HEIGHT,
+        height=step * len(single) + (14 if overall else 4),
+        single=single,
+        overall=overall,
+        margin=margin,
+        step=step,
+        thin=thin,
+        about=about,
     )
 
 
@@ -168,26 +129,4 @@ def verdicts(bars: Sequence[Bar], about: str) -> str:
         return ""
     ends = [end for bar in bars for end in (*bar.at, *(bar.rival or ()))]
     scale = Scale(max(1.0, *map(abs, ends)), width=340)
-    step, top, middle = 22, 16, scale.width / 2
-    height = top + step * len(bars) + 2
-    parts = [
-        text(middle - 6, 9, "\N{LEFTWARDS ARROW} against the claim", anchor="end", size=9),
-        text(middle + 6, 9, "as claimed \N{RIGHTWARDS ARROW}", anchor="start", size=9),
-        scale.zero(height),
-    ]
-    for number, bar in enumerate(bars):
-        y = top + step * (number + 0.75)
-        parts.append(
-            f'<a href="{escape(bar.page)}" aria-label="{escape(bar.about)}">'
-            f"<title>{escape(bar.about)}</title>"
-            f"{text(0, y - 5, bar.name, anchor='start', size=9)}"
-            f'<path d="M0,{y:.0f}H{scale.width}" stroke="{GRID}"/>'
-            f"{scale.interval(bar.at, round(y), bar.colour, 2.5, 3.2, bar.mark)}"
-        )
-        if bar.rival:
-            parts.append(scale.interval(bar.rival, round(y) + 5, bar.colour, 1.0, 1.8, bar.mark))
-        parts.append("</a>")
-    # Not an image, whose links a screen reader would leave out.
-    box = f'viewBox="0 0 {scale.width} {height}"'
-    content = "".join(parts)
-    return f'<svg class="verdicts" {box} role="group" aria-label="{escape(about)}">{content}</svg>'
+    return in_svg("verdicts", scale=scale, bars=bars, about=about)

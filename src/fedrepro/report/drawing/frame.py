@@ -7,12 +7,11 @@ curves; these take a hundredth of that.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 
-from fedrepro.report.drawing.style import GRID, INK, LOW
+from fedrepro.report.drawing.markup import in_svg
+from fedrepro.report.drawing.style import LOW, TEXT
 from fedrepro.support.printing import MINUS, THIN
 
-TEXT = 13  # pixels, as in the library's charts
 LARGEST = 1.5  # the largest magnification of a chart
 CHARACTER = 0.61 * TEXT  # the greatest width of a digit, as the page's font is not known
 
@@ -79,28 +78,6 @@ def _written(value: float, step: float, all_ticks: Sequence[float]) -> str:
     return text.replace("-", MINUS) if float(f"{value:.{decimals}f}") else text.lstrip("-")
 
 
-def text(
-    x: float,
-    y: float,
-    words: str,
-    *,
-    anchor: str = "middle",
-    fill: str = INK,
-    size: int = TEXT,
-    more: str = "",
-) -> str:
-    """Words at a point of a chart."""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}px" text-anchor="{anchor}" '
-        f'fill="{fill}" {more}>{escape(words)}</text>'
-    )
-
-
-def label(x: float, y: float, words: str, anchor: str, more: str = "") -> str:
-    """Words in the colour and size of the group that they are in."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{escape(words)}</text>'
-
-
 @dataclass(frozen=True)
 class Frame:
     """The layout: a plot of ``width`` by ``height`` pixels with margins.
@@ -160,34 +137,15 @@ class Frame:
             description: the text for screen readers.
             grid: whether to draw grid lines at the ticks.
         """
-        right, bottom = self.left + self.width, 8.0 + self.height
-        whole = (right + self.right, bottom + 42)
-        if grid:
-            strokes = [f"M{self.left:.1f},{self.y(tick):.1f}H{right:.1f}" for tick in self.up.ticks]
-            strokes += [f"M{self.x(tick):.1f},8V{bottom:.1f}" for tick in self.across.ticks]
-        else:
-            strokes = [f"M{self.x(tick):.1f},{bottom:.1f}v4" for tick in self.across.ticks]
-        numbers = [
-            label(self.left - 6, self.y(tick) + 4.5, words, "end")
-            for tick, words in zip(self.up.ticks, self.up.labels, strict=True)
-        ]
         below = [*zip(self.across.ticks, self.across.labels, strict=True)]
         widest = CHARACTER * (1 + max((len(words) for _, words in below), default=0))
         every = math.ceil(widest * len(below) / (self.width + widest))
-        numbers += [
-            label(self.x(tick), bottom + 17, words, "middle")
-            for tick, words in below[:: max(every, 1)]
-        ]
-        middle = self.left + self.width / 2
-        along = ""
-        if self.beside:
-            place = f"translate(12,{8 + self.height / 2:.1f})rotate(-90)"
-            along = f'<text transform="{place}" text-anchor="middle">{escape(self.beside)}</text>'
-        return (
-            f'<svg role="img" aria-label="{escape(description, quote=True)}" '
-            f'viewBox="0 0 {whole[0]:.0f} {whole[1]:.0f}" xmlns="http://www.w3.org/2000/svg" '
-            f'font-family="sans-serif" style="max-width:{LARGEST * whole[0]:.0f}px">'
-            f'<path d="{"".join(strokes)}" stroke="{GRID}" fill="none"/>{"".join(drawn)}'
-            f'<g fill="{INK}" font-size="{TEXT}px">{"".join(numbers)}'
-            f"{along}{label(middle, bottom + 36, self.title, 'middle')}</g></svg>"
+        return in_svg(
+            "framed",
+            frame=self,
+            drawn="".join(drawn),
+            description=description,
+            grid=grid,
+            below=below[:: max(every, 1)],
+            largest=LARGEST,
         )

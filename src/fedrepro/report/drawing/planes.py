@@ -6,11 +6,11 @@ Grids of values are drawn as areas of equal shade, as few rectangles, and lines 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import NamedTuple
 
-from fedrepro.report.drawing.frame import TEXT, Frame, axis, text
-from fedrepro.report.drawing.style import HALO, HIGH, LOW, MARK_PATHS, ON_SURFACE, STRONG
+from fedrepro.report.drawing.frame import Frame, axis
+from fedrepro.report.drawing.markup import in_svg
+from fedrepro.report.drawing.style import HIGH, TEXT
 
 Point = tuple[float, float]
 Segment = tuple[Point, Point]
@@ -155,6 +155,12 @@ class Range:
         rounded = {float(f"{value:.2g}") for value in values}
         return sorted(value for value in rounded if self.least < value < self.most)
 
+    @property
+    def named(self) -> list[float]:
+        """The numbers beside the colour bar: its ends, and the levels that are not near them."""
+        inner = [level for level in self.levels() if 0.05 < self.place(level) < 0.95]
+        return [self.least, *inner, self.most]
+
     def _height(self, value: float) -> float:
         return math.log(max(value, 1e-12)) if self.logarithmic else value
 
@@ -190,8 +196,7 @@ class Words:
             return ""
         self.reserve(at, words, shift, size)
         place = self.frame.x(at[0]) + shift[0], self.frame.y(at[1]) + shift[1]
-        outline = f'stroke="{HALO}" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
-        return text(*place, words, fill=ON_SURFACE, size=size, more=outline)
+        return in_svg("outlined", x=place[0], y=place[1], words=words, size=size)
 
     def reserve(self, at: Point, words: str, shift: Point, size: int = NAME) -> None:
         """Keep others from where these words are."""
@@ -248,18 +253,13 @@ def draw(
             frame.ground,
             *shaded(paths, SHADES / STRONGEST),
             *_contours(frame, grid, shared, words),
-            *(_sign(frame, mark, number) for number, mark in enumerate(marks)),
+            in_svg("signs", frame=frame, marks=marks),
             *names,
-            _bar(frame, shared, title),
+            in_svg("colour_bar", frame=frame, shared=shared, title=title, strongest=STRONGEST),
         ],
         description,
         grid=False,
     )
-
-
-def _sign(frame: Frame, mark: Mark, number: int) -> str:
-    path = frame.path([(mark.x, mark.y)]) + MARK_PATHS[number % len(MARK_PATHS)]
-    return f'<path d="{path}" fill="{ON_SURFACE}" stroke="{HALO}" stroke-width="1.2"/>'
 
 
 def _named(words: Words, mark: Mark) -> str:
@@ -277,10 +277,7 @@ def _contours(frame: Frame, grid: Grid, shared: Range, words: Words) -> Iterator
         segments = contour(grid, level)
         if not segments:
             continue
-        yield (
-            f'<path class="contour" d="{"".join(map(frame.path, segments))}" fill="none" '
-            f'opacity="0.7" stroke="{ON_SURFACE}" stroke-width="0.8"/>'
-        )
+        yield in_svg("contour", path="".join(map(frame.path, segments)))
         # Labels rotate around the plot, so that those of neighbouring levels do not collide.
         angle = 2 * math.pi * number * 0.381966 + 0.9
         middles = (((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for a, b in segments)
@@ -295,27 +292,3 @@ def _contours(frame: Frame, grid: Grid, shared: Range, words: Words) -> Iterator
 def _is_inside(frame: Frame, at: Point) -> bool:
     """Return True if a point is not near the edge of the plot."""
     return all(0.08 < place < 0.92 for place in (frame.across.place(at[0]), frame.up.place(at[1])))
-
-
-def _bar(frame: Frame, shared: Range, title: str) -> str:
-    """The colour bar, to the right of the plot, from the lowest to the highest value."""
-    steps, wide = 32, 12
-    left, top = frame.left + frame.width + 10, 24.0
-    tall = frame.height - 16.0
-    cells = [
-        f'<rect x="{left:.1f}" y="{top + tall * (1 - (number + 1) / steps):.2f}" width="{wide}" '
-        f'height="{tall / steps:.2f}" fill="{HIGH}" shape-rendering="crispEdges" '
-        f'fill-opacity="{STRONGEST * (number + 0.5) / steps:.3g}"/>'
-        for number in range(steps)
-    ]
-    inner = [level for level in shared.levels() if 0.05 < shared.place(level) < 0.95]
-    names = [
-        f'<text x="{left + wide + 4:.1f}" y="{top + tall * (1 - shared.place(value)) + 4.5:.1f}">'
-        f"{value:.2g}</text>"
-        for value in (shared.least, *inner, shared.most)
-    ]
-    ground = f'<rect x="{left:.1f}" y="{top}" width="{wide}" height="{tall}" fill="{LOW}"/>'
-    return (
-        f'{ground}{"".join(cells)}<g fill="{STRONG}" font-size="{TEXT}px">'
-        f'<text x="{left:.1f}" y="14">{escape(title)}</text>{"".join(names)}</g>'
-    )

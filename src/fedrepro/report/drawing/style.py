@@ -6,6 +6,7 @@ differ in dash and mark as well as colour; the page decides sizes.
 
 from dataclasses import dataclass
 
+TEXT = 13  # pixels, as in the charting library's charts
 INK, GRID, STRONG = "var(--figure-ink)", "var(--figure-grid)", "var(--ink)"
 # A surface, darker where it is higher, in dark mode too: its end colours, and that of marks on it.
 LOW, HIGH = "var(--surface-low)", "var(--surface-high)"
