@@ -49,12 +49,7 @@ def draw(images: NDArray[np.uint8], columns: int, *, description: str) -> str:
 
     ``description`` is the text for screen readers; the rest is as in :func:`png`.
     """
-    width, height = _size(images.shape, columns)
-    data = base64.b64encode(png(images, columns)).decode("ascii")
-    return (
-        f'<img class="sheet" width="{width}" height="{height}" '
-        f'alt="{escape(description, quote=True)}" src="data:image/png;base64,{data}">'
-    )
+    return _img(_size(images.shape, columns), description, png(images, columns))
 
 
 def png(images: NDArray[np.uint8], columns: int) -> bytes:
@@ -121,13 +116,9 @@ def animated(frames: Sequence[NDArray[Any]], columns: int, *, description: str) 
     """
     still = png(frames[-1], columns)
     moving = _animation([png(frame, columns) for frame in frames])
-    with Image.open(io.BytesIO(still)) as picture:
-        width, height = picture.size
-    return (
-        f'<picture><source media="print, (prefers-reduced-motion: reduce)" srcset="{_data(still)}">'
-        f'<img class="sheet" width="{width}" height="{height}" '
-        f'alt="{escape(description, quote=True)}" src="{_data(moving)}"></picture>'
-    )
+    img = _img(_size(frames[-1].shape, columns), description, moving)
+    media = "print, (prefers-reduced-motion: reduce)"
+    return f'<picture><source media="{media}" srcset="{_data(still)}">{img}</picture>'
 
 
 def _animation(pictures: Sequence[bytes]) -> bytes:
@@ -145,6 +136,13 @@ def _animation(pictures: Sequence[bytes]) -> bytes:
         optimize=True,
     )
     return file.getvalue()
+
+
+def _img(size: tuple[int, int], description: str, png: bytes) -> str:
+    return (
+        f'<img class="sheet" width="{size[0]}" height="{size[1]}" '
+        f'alt="{escape(description, quote=True)}" src="{_data(png)}">'
+    )
 
 
 def _data(png: bytes) -> str:
