@@ -250,13 +250,11 @@ class Published:
         Raises:
             UserError: if there are several; the experiment file then needs a further key.
         """
-        named = system, table, *wanted
-        if named not in self._by_keys:
-            by_values = self._by_keys[named] = {}
-            for cell in self._by_table.get((system, table), ()):
-                values = tuple(getattr(cell, key, None) for key in wanted)
-                by_values.setdefault(values, []).append(cell)
-        matches = self._by_keys[named].get(tuple(wanted.values()), [])
+        matches = [
+            cell
+            for cell in self._by_table.get((system, table), ())
+            if all(getattr(cell, key, None) == value for key, value in wanted.items())
+        ]
         if len(matches) > 1:
             given = ", ".join(f"{key}: {value}" for key, value in wanted.items())
             number, more = f"{len(matches)} cells have {given}", f"name more of {', '.join(KEYS)}"
@@ -296,11 +294,6 @@ class Published:
     @cached_property
     def _by_row(self) -> dict[tuple[str, ...], list[PrintedCell]]:
         return grouped(self.cells, lambda cell: cell.row)
-
-    @cached_property
-    def _by_keys(self) -> dict[tuple[str, ...], dict[tuple[object, ...], list[PrintedCell]]]:
-        """Cells by (system, table, names of keys), as asked for, then by the keys' values."""
-        return {}
 
     @cached_property
     def _by_table(self) -> dict[tuple[str, str], list[PrintedCell]]:

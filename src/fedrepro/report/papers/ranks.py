@@ -65,15 +65,11 @@ class MeanRanks:
         names, groups = [*self.means], []
         end = 0
         for start, first in enumerate(names):
-            last = start
-            while (
-                last + 1 < len(names)
-                and self.means[names[last + 1]] - self.means[first] < self.critical
-            ):
-                last += 1
-            if last > start and last + 1 > end:
-                groups.append(tuple(names[start : last + 1]))
-                end = last + 1
+            least = self.means[first]
+            near = [name for name in names[start:] if self.means[name] - least < self.critical]
+            if len(near) > 1 and start + len(near) > end:
+                groups.append(tuple(near))
+                end = start + len(near)
         return groups
 
     def apart_from(self, name: str) -> tuple[list[str], list[str]]:
