@@ -11,6 +11,7 @@ Goodfellow et al. (ICLR 2015).
 import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -39,11 +40,8 @@ def random_directions(centre: Tree, rngs: tuple[torch.Generator, torch.Generator
     A filter produces one output of a layer: a row of a matrix, a convolution's kernels for one
     channel. Directions are zero for biases and for BatchNorm's parameters and statistics.
     """
-    first, second = rngs
-    return (
-        tree.apply(lambda leaf: _like_filters(leaf, first), centre),
-        tree.apply(lambda leaf: _like_filters(leaf, second), centre),
-    )
+    one, other = (tree.apply(partial(_like_filters, rng=rng), centre) for rng in rngs)
+    return one, other
 
 
 def _like_filters(leaf: Tensor, rng: torch.Generator) -> Tensor:

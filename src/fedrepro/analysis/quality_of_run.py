@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedrepro.analysis import judging
 from fedrepro.analysis.finished import Finished, open_run
+from fedrepro.analysis.landscape import finite
 from fedrepro.config.settings import Evaluator
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
@@ -95,18 +96,18 @@ def quality_of(
         "judge": evaluator.model_dump(mode="json"),
         "samples": len(made),
         "classes": classes,
-        "numbers": {name: _finite(value) for name, value in sorted(numbers.items())},
+        "numbers": {name: finite(value) for name, value in sorted(numbers.items())},
         "training": {
             "epochs": whole.epochs,
-            "loss": _finite(whole.loss),
+            "loss": finite(whole.loss),
             "converged": whole.converged,
         },
         "clients": [
             {
                 "client": client,
                 "samples": len(each),
-                "accuracy": _finite(judging.accuracy(whole.module, each)),
-                "one_epoch": _finite(judging.accuracy(once.module, each)),
+                "accuracy": finite(judging.accuracy(whole.module, each)),
+                "one_epoch": finite(judging.accuracy(once.module, each)),
             }
             for client, each in enumerate(held)
         ],
@@ -289,8 +290,8 @@ def _by_class(
             {
                 "class": label,
                 "samples": len(own),
-                "diversity": _finite(ours / theirs if theirs else math.nan),
-                "recognised": _finite(judging.accuracy(eye.module, own)),
+                "diversity": finite(ours / theirs if theirs else math.nan),
+                "recognised": finite(judging.accuracy(eye.module, own)),
             }
         )
     return rows
@@ -309,7 +310,3 @@ def _inputs(samples: TensorSamples) -> tuple[Tensor, Tensor]:
 
 def _wide(features: Tensor) -> NDArray[np.float64]:
     return features.double().cpu().numpy()
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

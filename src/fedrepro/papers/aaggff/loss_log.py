@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,10 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     return table if table.index.names == [None] else table.reset_index()
 
 
-def _read_npy(path: Path) -> Any:
-    return np.load(path, allow_pickle=False)
-
-
 READERS: dict[str, Callable[[Path], Any]] = {
     ".csv": _read_csv,
     ".parquet": _read_parquet,
-    ".npy": _read_npy,
+    ".npy": partial(np.load, allow_pickle=False),
 }
 
 

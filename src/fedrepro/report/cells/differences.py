@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from fedrepro.config.partition_sizes import cohort_size, estimated_shares
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.searches import is_number
 from fedrepro.config.settings import ArtifactFromData, Setting
 from fedrepro.config.tables import full_name
 from fedrepro.config.workbench import Workbench
@@ -49,12 +50,8 @@ class Difference:
     @property
     def ratio(self) -> float | None:
         """Our value by the paper's; None if they are no numbers."""
-        numbers = (self.there, self.here)
-        if any(
-            isinstance(number, bool) or not isinstance(number, int | float) for number in numbers
-        ):
-            return None
-        return float(self.here / self.there) if self.there else None
+        numbers = is_number(self.there) and is_number(self.here)
+        return float(self.here / self.there) if numbers and self.there else None
 
 
 def counterpart_of(workbench: Workbench, name: str, claim: Claim | None = None) -> str:

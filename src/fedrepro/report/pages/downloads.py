@@ -9,6 +9,7 @@ import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from fedrepro.report.cells.cell import Best, ComputedTable
@@ -155,11 +156,7 @@ def standalone(svg: str, colours: Mapping[str, str], scale: float = 1.0) -> str:
 
 def has_png() -> bool:
     """Return True if the package that :func:`as_png` needs is installed (the extra ``png``)."""
-    try:
-        import vl_convert  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return find_spec("vl_convert") is not None
 
 
 def as_png(svg: str) -> bytes:

@@ -4,6 +4,7 @@ A page alone has no links to pages that are not there. Every page has a footer w
 commit and the repository.
 """
 
+import json
 import math
 import re
 from collections.abc import Collection, Mapping
@@ -180,11 +181,7 @@ def span(seconds: float) -> str:
 
 def plain(value: object) -> str:
     """A configuration value in YAML notation."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
 def powers(text: str) -> Markup:
