@@ -106,19 +106,15 @@ def diagram(ranks: MeanRanks, own: str | None, about: str) -> str:
     def x(rank: float) -> float:
         return left + SPAN * (rank - 1) / (most - 1)
 
-    half, means = (most + 1) // 2, ranks.means
+    half = (most + 1) // 2
     under = TOP + 12 + BETWEEN * len(ranks.groups)
     names = []
-    for place, (name, rank) in enumerate(means.items()):
+    for place, (name, rank) in enumerate(ranks.means.items()):
         first = place < half
         y = under + STEP * (place if first else most - 1 - place) + 8
         end = left - 12 if first else left + SPAN + 12
         said = {"name": name, "short": _fitting(name), "rank": rank}
         names.append({**said, "first": first, "y": y, "end": end})
-    bars = [
-        (x(means[group[0]]), x(means[group[-1]]), TOP + 8 + BETWEEN * number)
-        for number, group in enumerate(ranks.groups)
-    ]
     return in_svg(
         "ranks",
         ranks=ranks,
@@ -128,7 +124,7 @@ def diagram(ranks: MeanRanks, own: str | None, about: str) -> str:
         line=(left, left + SPAN),
         x=x,
         top=TOP,
-        bars=bars,
+        between=BETWEEN,
         names=names,
         own=own,
     )

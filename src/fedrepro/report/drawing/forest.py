@@ -80,19 +80,8 @@ def forest(
     if not shown:
         return ""
     scale = Scale(max(margin or 0.0, *(abs(end) for ends in shown for end in ends)) or 1.0)
-    step, thin = (5, 1.2) if len(single) <= 24 else (2, 0.8)
-    return in_svg(
-        "forest",
-        scale=scale,
-        top=HEIGHT,
-        height=step * len(single) + (14 if overall else 4),
-        single=single,
-        overall=overall,
-        margin=margin,
-        step=step,
-        thin=thin,
-        about=about,
-    )
+    drawn = {"scale": scale, "single": single, "overall": overall, "margin": margin}
+    return in_svg("forest", **drawn, top=HEIGHT, about=about)
 
 
 @dataclass(frozen=True)
