@@ -38,7 +38,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
                 label=searched.label or searched.method,
                 parts=Composition.parse(composition).names,
                 search=method_search,
-                rows=_rows(method_search, small=target.scale == "compact"),
+                in_grid=len(method_search.tried) == _size_of_grid(method_search),
                 chart=_chart(target, method_search),
             )
         )
@@ -59,31 +59,6 @@ def _keys_of(search: Search, *, paper_grid: bool) -> list[str]:
     """The setting's keys that methods search, in a paper's own grid or not."""
     methods = (method for method in search.methods if method.paper_grid is paper_grid)
     return list(dict.fromkeys(key for method in methods for key in method.keys))
-
-
-def _rows(search: MethodSearch, *, small: bool) -> list[SimpleNamespace]:
-    """The choices, of which ``tried`` is None until it is known."""
-    in_grid = len(search.tried) == _size_of_grid(search)
-    waiting = f"{search.waiting} of {len(search.tried)} candidates lack a seed"
-    same = search.selected is not None and search.selected == search.published
-    notes = [waiting] * bool(search.waiting) + ["the published choice"] * same
-    used = "" if search.selected in (None, search.in_use) else "not the selected one"
-    same = search.test_selected is not None and search.test_selected == search.selected
-    choices = [
-        ("Published", search.published, "" if in_grid else "added: it is not in the grid"),
-        ("Selected on validation samples", search.selected, "; ".join(notes)),
-        *([("In use in the setting", search.in_use, used)] if small else []),
-        ("Best on test samples", search.test_selected, "the same candidate" if same else ""),
-    ]
-    return [
-        SimpleNamespace(
-            label=label,
-            tried=None if place is None else search.tried[place],
-            note=note,
-            optimistic=label == choices[-1][0],
-        )
-        for label, place, note in choices
-    ]
 
 
 def _words(target: SearchTarget) -> str:
