@@ -13,11 +13,8 @@ from fedrepro.papers.ima.decomposition_of_runs import decomposition_of
 def handle(arguments: argparse.Namespace) -> None:
     require_at_least("--samples", arguments.samples, 1)
     workbench = load()
-    setting, method, seeds = (
-        workbench.setting(arguments.setting).name,
-        arguments.method,
-        arguments.seeds,
-    )
+    setting = workbench.setting(arguments.setting).name
+    method, seeds = arguments.method, arguments.seeds
     for seed in seeds:
         require_seed("--seeds", seed)
     with progress_bar(f"{setting} {method}") as progress:

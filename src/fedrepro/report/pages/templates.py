@@ -77,11 +77,9 @@ class Renderer:
 
     def write_file(self, page: Path, content: str | bytes) -> None:
         """Write a file of the site if it changes; comparing is cheaper than an atomic write."""
-        path, wanted = (
-            self.root / SITE / page,
-            # A name of a file that is no UTF-8 has surrogates.
-            content.encode(errors="backslashreplace") if isinstance(content, str) else content,
-        )
+        path = self.root / SITE / page
+        # A name of a file that is no UTF-8 has surrogates.
+        wanted = content.encode(errors="backslashreplace") if isinstance(content, str) else content
         if not path.is_file() or path.read_bytes() != wanted:
             with write_atomically(path, durable=False) as temporary:
                 temporary.write_bytes(wanted)

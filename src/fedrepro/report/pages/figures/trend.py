@@ -22,9 +22,8 @@ Point = tuple[float, tuple[float, float, float]]  # place, and mean, lowest and 
 def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
     quantity = figure.metric.quantity
     seeds = len(target.seeds)
-    spread = "the mean over seeds; the band spans lowest to highest" if seeds > 1 else (
-        "a single seed"
-    )  # fmt: skip
+    several = "the mean over seeds; the band spans lowest to highest"
+    spread = several if seeds > 1 else "a single seed"
     drawn = Drawn(
         f"{sentence_case(quantity.words)} over the rounds of the table's summary: {spread}.",
         ("Panel", "Value", "Setting", "Method", "Mean", "Lowest", "Highest", "Seeds"),
