@@ -13,7 +13,7 @@ import pytest
 
 from fedrepro.config.metrics import Least, Reached
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.pages.row_figures import pairs_of
+from fedrepro.report.pages.row_figures import panels_of
 from fedrepro.run.landed_runs import folder_of
 from support.landed import (
     READ_ONLY,
@@ -119,7 +119,7 @@ def test_curves_of_tables_end_at_the_numbers_of_their_cells(made: tuple[Path, Wo
     for target in bench.tables("compact").values():
         page = site / target.system / f"{target.item}.html"
         told = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
-        named = {told["columns"][at]["label"]: pair for pair in pairs_of(target) for at, _ in pair}
+        named = {told["columns"][at]["label"]: pair for pair in panels_of(target) for at, _ in pair}
         wide = len(target.table.columns)
         for start, text in parts(page.read_text("utf-8"), "section", id=r"row-\d+").items():
             first = (int(start.removeprefix("row-")) - 1) * wide

@@ -25,7 +25,7 @@ from fedrepro.report.cells.readings import Readings
 from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.answers import CellUse, cells_of_runs
 from fedrepro.report.pages.claims import ClaimView, claim_page, claims_page, views_of
-from fedrepro.report.pages.compare import compare_pages, pairs_of
+from fedrepro.report.pages.compare import compare_pages, pair_pages
 from fedrepro.report.pages.downloads import (
     as_bibtex,
     as_png,
@@ -358,7 +358,7 @@ class Writer:
         """A page for each method beside all others, one for each two methods, and their list."""
         for file, content in compared.items():
             self.renderer.write(Path("compare", f"{file}.html"), "compare.html.j2", content)
-        for address, content in pairs_of(compared).items():
+        for address, content in pair_pages(compared).items():
             self.renderer.write(Path("compare", address), "pair.html.j2", content)
         self.renderer.write(Path("compare/index.html"), "compares.html.j2", {"pages": compared})
 

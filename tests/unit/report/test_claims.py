@@ -13,7 +13,7 @@ from fedrepro.report.pages import claims as one_claim
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import PairedTest, Single, Word, holm
-from fedrepro.report.papers.pairs import PrintedFinding, PrintedWord, judge_printed, pairs_of
+from fedrepro.report.papers.pairs import PrintedFinding, PrintedWord, judge_printed, printed_pairs
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.landed_runs import folder_of
@@ -35,14 +35,14 @@ def claim_of(papers: Published, anchor: str) -> Claim:
 
 def printed(papers: Published, anchor: str) -> PrintedFinding:
     claim = claim_of(papers, anchor)
-    return judge_printed(claim, pairs_of(claim, papers))
+    return judge_printed(claim, printed_pairs(claim, papers))
 
 
 def test_every_paper_has_claims_and_each_compares_cells(papers: Published) -> None:
     assert {claim.system for claim in papers.claims} >= {*SYSTEMS}
     assert len(papers.claims) == len({claim.anchor for claim in papers.claims}) >= 40
     for claim in papers.claims:
-        assert pairs_of(claim, papers)
+        assert printed_pairs(claim, papers)
         for item in claim.tables:
             assert papers.tables[claim.system, item]
 
@@ -52,7 +52,7 @@ def test_a_lead_may_fall_short_by_what_rounding_can_change(papers: Published) ->
     claim = claim_of(papers, "ima-gain-cifar-10")
     for by, word in ((6.42, PrintedWord.SUPPORTS), (6.43, PrintedWord.DOES_NOT_SUPPORT)):
         changed = claim.model_copy(update={"by": by})
-        assert judge_printed(changed, pairs_of(changed, papers)).word == word
+        assert judge_printed(changed, printed_pairs(changed, papers)).word == word
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_the_furthest_against_a_claim_comes_first(papers: Published) -> None:
 def test_what_is_counted_decides_without_seeds(papers: Published) -> None:
     """FedGO's overhead: at most a tenth of FedAvg's operations, which no chance changes."""
     claim = claim_of(papers, "fedgo-overhead")
-    pairs = pairs_of(claim, papers)
+    pairs = printed_pairs(claim, papers)
     cells = [cell for pair in pairs for cell in (pair.left, pair.right)]
     counted = {(cell.system, cell.table, cell.name): float(cell.mean or 0) for cell in cells}
     found = judge_claim(claim, pairs, {}, counted)
@@ -128,7 +128,7 @@ def test_what_is_counted_decides_without_seeds(papers: Published) -> None:
 
 def test_central_training_is_no_rival(papers: Published) -> None:
     claim = claim_of(papers, "fedgo-accuracy")
-    rivals = {pair.right.method for pair in pairs_of(claim, papers)}
+    rivals = {pair.right.method for pair in printed_pairs(claim, papers)}
     assert len(rivals) == 9
     assert not {"Central Training", "FedGO"} & rivals
 
@@ -170,7 +170,7 @@ def test_a_claim_that_compares_nothing_is_named(papers: Published) -> None:
     claim = claim_of(papers, "fedevg-accuracy")
     empty = claim.model_copy(update={"tables": ["table_9"]})
     with refused("value", file="fedevg/claims.yaml", key=claim.name):
-        pairs_of(empty, papers)
+        printed_pairs(empty, papers)
 
 
 def test_a_wrong_claim_is_one_line(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def judge(
         for cell in papers.cells if (name := f"{cell.method} {cell.setting}") in values
     }  # fmt: skip
     claim = Claim.model_validate(CLAIM | keys)
-    return judge_claim(claim, pairs_of(claim, papers), index)
+    return judge_claim(claim, printed_pairs(claim, papers), index)
 
 
 CLEAR = {

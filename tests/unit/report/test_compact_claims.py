@@ -21,7 +21,7 @@ from fedrepro.report.cells.cell import (
     TableColumn,
     TableRow,
 )
-from fedrepro.report.cells.claims import judge_compact, pairs_of, values_of
+from fedrepro.report.cells.claims import compact_pairs, judge_compact, values_of
 from fedrepro.report.cells.paper_faults import faults_of, unfilled
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim, CompactTest
@@ -51,19 +51,19 @@ def test_a_star_pairs_a_method_with_itself_in_each_row(bench: Workbench, claim: 
     test = compact_test({"column": "* + IMA"}, {"column": "*"})
     plain = [each.label for each in table.columns if "IMA" not in each.label]
     wanted = [f"{row.label}: {name} + IMA against {name}" for row in table.rows for name in plain]
-    assert [pair.words for pair in pairs_of(bench, claim, test)] == wanted
+    assert [pair.words for pair in compact_pairs(bench, claim, test)] == wanted
 
 
 def test_no_two_comparisons_of_a_claim_have_the_same_words(bench: Workbench) -> None:
     for each in published.load(ROOT).claims:
         if isinstance(each.compact, CompactTest):
-            words = [pair.words for pair in pairs_of(bench, each, each.compact)]
+            words = [pair.words for pair in compact_pairs(bench, each, each.compact)]
             assert len(words) == len({*words}), each.name
 
 
 def test_others_are_those_that_no_star_stands_for(bench: Workbench, claim: Claim) -> None:
     test = compact_test({"column": "FedA* + IMA"}, {"column": "others"})
-    compared = {pair.words.split(": ")[1] for pair in pairs_of(bench, claim, test)}
+    compared = {pair.words.split(": ")[1] for pair in compact_pairs(bench, claim, test)}
     assert "FedAvg + IMA against FedAvg" in compared
     assert "FedAvg + IMA against FedFA + IMA" in compared
     assert "FedAvg + IMA against FedAdam + IMA" not in compared
@@ -72,7 +72,7 @@ def test_others_are_those_that_no_star_stands_for(bench: Workbench, claim: Claim
 def test_a_star_that_fits_no_label_is_an_error(bench: Workbench, claim: Claim) -> None:
     test = compact_test({"column": "* + AMI"}, {"column": "*"})
     with refused(key="accuracy.compact.left.column", value="* + AMI", names="AMI"):
-        list(pairs_of(bench, claim, test))
+        list(compact_pairs(bench, claim, test))
 
 
 def test_the_papers_here_have_no_fault(bench: Workbench) -> None:
@@ -88,7 +88,7 @@ def test_every_claim_with_cells_finds_them(bench: Workbench) -> None:
     assert tested
     for each in tested:
         assert isinstance(each.compact, CompactTest)
-        assert list(pairs_of(bench, each, each.compact)), each.anchor
+        assert list(compact_pairs(bench, each, each.compact)), each.anchor
 
 
 def cell_of(*runs: CellRun) -> TableCell:

@@ -12,7 +12,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import Result, read_table
 from fedrepro.report.drawing import forest
-from fedrepro.report.pages.compare import compare_pages, pairs_of
+from fedrepro.report.pages.compare import compare_pages, pair_pages
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
@@ -48,7 +48,7 @@ def test_differences_are_paired_and_wins_follow_the_metric(tmp_path: Path) -> No
     (other,) = pages["fedavg"]["rivalries"]
     assert other.won("paper") == 0 and other.meetings[0].lead == pytest.approx(-3)
     # One page for both directions.
-    ((address, content),) = pairs_of(pages).items()
+    ((address, content),) = pair_pages(pages).items()
     assert address == rivalry.page == other.page == "fedavg/fedavg-ima.html"
     other.other = "<b>x"  # a label is data
     written = Renderer(tmp_path).write(Path("compare") / address, "pair.html.j2", content)

@@ -23,7 +23,7 @@ from fedrepro.report.papers.leads import (
     level_at,
     tally,
 )
-from fedrepro.report.papers.pairs import Pair, PrintedWord, _is_beyond, judge_printed, pairs_of
+from fedrepro.report.papers.pairs import Pair, PrintedWord, _is_beyond, judge_printed, printed_pairs
 from fedrepro.report.papers.published import Spread
 from support.places import ROOT
 
@@ -278,7 +278,7 @@ SPREAD = Spread(over="seeds", source="known", seeds=5, ddof=1)
 def pair() -> Pair:
     papers = published.load(ROOT)
     claim = next(each for each in papers.claims if each.anchor == "fedgo-accuracy")
-    return pairs_of(claim, papers)[0]
+    return printed_pairs(claim, papers)[0]
 
 
 @pytest.mark.parametrize("over", ["each", "average"])

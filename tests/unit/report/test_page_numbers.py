@@ -801,7 +801,7 @@ def test_a_method_and_its_wrapped_forms_share_a_panel(columns: list[str], panels
             ]
         )
     )
-    assert row_figures.pairs_of(target) == panels
+    assert row_figures.panels_of(target) == panels
 
 
 def test_a_method_stands_where_it_plays_alone_or_around_fedavg() -> None:
@@ -862,7 +862,7 @@ def test_files_of_methods_have_names_of_their_own() -> None:
         "a": [SimpleNamespace(page="a/b.html"), SimpleNamespace(page="a/ab.html")],
         "ab": [SimpleNamespace(page="a/ab.html")], "b": [SimpleNamespace(page="a/b.html")],
     }  # fmt: skip
-    pages = compare.pairs_of({file: {"rivalries": each} for file, each in rivalries.items()})
+    pages = compare.pair_pages({file: {"rivalries": each} for file, each in rivalries.items()})
     assert {page: content["rivalry"] for page, content in pages.items()} == {
         "a/b.html": rivalries["a"][0], "a/ab.html": rivalries["a"][1]
     }  # fmt: skip

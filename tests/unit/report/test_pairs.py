@@ -10,7 +10,7 @@ from fedrepro.report.cells.claims import index_of, judge_claim, margin_of
 from fedrepro.report.cells.readings import Answer, Both
 from fedrepro.report.papers.claim import CompactSelector
 from fedrepro.report.papers.leads import Single, Word
-from fedrepro.report.papers.pairs import Pair, PrintedWord, judge_printed, pairs_of
+from fedrepro.report.papers.pairs import Pair, PrintedWord, judge_printed, printed_pairs
 from fedrepro.report.papers.published import (
     PrintedCell,
     PrintedMetric,
@@ -77,7 +77,9 @@ def test_a_claim_compares_the_numbers_of_all_its_tables(expect: str, sign: int) 
     )  # fmt: skip
     papers = Published(cells, {"s": system, "other": system})
     asked = claim(tables=["table_1", "table_2"], right={"method": "others"}, expect=expect)
-    compared = [(pair.left.text, pair.right.text, pair.lead) for pair in pairs_of(asked, papers)]
+    compared = [
+        (pair.left.text, pair.right.text, pair.lead) for pair in printed_pairs(asked, papers)
+    ]
     assert compared == [
         ("3.0", "1.0", 2.0 * sign), ("3.0", "4.5", -1.5 * sign),
         ("5.0", "1.0", 4.0 * sign), ("5.0", "4.5", 0.5 * sign),

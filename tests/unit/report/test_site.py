@@ -227,7 +227,7 @@ def test_an_axis_leaves_out_the_first_fifth() -> None:
 
 def test_methods_and_their_wrapped_form_share_a_panel(bench: Workbench) -> None:
     target = bench.table("ima", "table_1", "paper")
-    assert row_figures.pairs_of(target) == [[(0, "alone"), (1, "with IMA")]]
+    assert row_figures.panels_of(target) == [[(0, "alone"), (1, "with IMA")]]
 
 
 def test_a_damaged_partition_is_named(tmp_path: Path) -> None:

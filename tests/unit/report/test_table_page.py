@@ -208,7 +208,7 @@ def test_curves_of_a_row_end_at_the_cells_numbers(system: str, item: str, scale:
         assert row.scene.curves.raw == (row.scene.curves.seeds == 1)
         panels = {panel.title: html.unescape(panel.svg) for panel in row.scene.curves.panels}
         ours = {cell.column: cell.result.mean for cell in row.cells}
-        for pair in row_figures.pairs_of(target):
+        for pair in row_figures.panels_of(target):
             (title, *_) = [table.columns[column].label for column, _ in pair]
             for column, name in pair:
                 if title in panels and ours[column] is not None:

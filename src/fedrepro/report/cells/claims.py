@@ -161,7 +161,7 @@ def judge_compact(
     test, experiment = claim.compact, workbench.experiments.get(claim.system)
     if isinstance(test, str) or experiment is None or not experiment.compact:
         return None
-    pairs = list(pairs_of(workbench, claim, test))
+    pairs = list(compact_pairs(workbench, claim, test))
     table = experiment.compact[test.table]
     computed = tables.get((claim.system, test.table))
     known = values_of(workbench, computed) if computed else []
@@ -202,7 +202,7 @@ def _label(table: Table, place: int) -> str:
     return f"{label} ({table.rows[row].label})" if len(table.rows) > 1 else label
 
 
-def pairs_of(workbench: Workbench, claim: Claim, test: CompactTest) -> Iterator[CompactPair]:
+def compact_pairs(workbench: Workbench, claim: Claim, test: CompactTest) -> Iterator[CompactPair]:
     """The comparisons of a claim at scale compact.
 
     Raises:

@@ -16,7 +16,7 @@ from fedrepro.config.tables import full_name
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
 from fedrepro.methods.facts import defaults_of
-from fedrepro.report.cells.claims import CENTRAL, pairs_of
+from fedrepro.report.cells.claims import CENTRAL, compact_pairs
 from fedrepro.report.papers.claim import Claim, CompactTest
 from fedrepro.run.schedules import schedule_of
 from fedrepro.support.errors import UserError, missing_value
@@ -111,7 +111,7 @@ def of_claim(workbench: Workbench, claim: Claim) -> dict[str, list[Difference]]:
     target = workbench.table(claim.system, claim.compact.table, "compact")
     methods: dict[str, list[str]] = {}
     metrics: dict[str, list[Quantity]] = {}
-    for pair in pairs_of(workbench, claim, claim.compact):
+    for pair in compact_pairs(workbench, claim, claim.compact):
         for place in (pair.left, pair.right):
             cell = target.cells[place]
             methods.setdefault(cell.setting, []).extend(cell.methods)

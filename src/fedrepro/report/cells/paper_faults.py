@@ -13,7 +13,7 @@ from fedrepro.report.cells import claims, computed
 from fedrepro.report.cells.readings import is_of_shared_model
 from fedrepro.report.cells.tables import printed_cell
 from fedrepro.report.papers.claim import Claim, CompactTest
-from fedrepro.report.papers.pairs import judge_printed, pairs_of
+from fedrepro.report.papers.pairs import judge_printed, printed_pairs
 from fedrepro.report.papers.paper_files import KEYS
 from fedrepro.report.papers.published import MOST, PrintedCell, Published, Spread, split_part
 from fedrepro.run.landed_runs import PAPERS
@@ -325,12 +325,12 @@ def _of_claim(workbench: Workbench, published: Published, claim: Claim) -> Itera
             if theirs not in settings:
                 yield str(bad_value(at, "stands_for", theirs, "a setting of the paper", settings))
         try:
-            small = list(claims.pairs_of(workbench, claim, claim.compact))
+            small = list(claims.compact_pairs(workbench, claim, claim.compact))
         except UserError as error:
             small = []
             yield str(error)
     try:
-        pairs = pairs_of(claim, published)
+        pairs = printed_pairs(claim, published)
     except UserError as error:
         yield f"{error}: see left, right and tables"
         return

@@ -5,7 +5,7 @@ from typing import Any
 from fedrepro.config.targets import TableTarget, Target
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.papers.claim import CompactTest
-from fedrepro.report.papers.pairs import judge_printed, pairs_of
+from fedrepro.report.papers.pairs import judge_printed, printed_pairs
 from fedrepro.report.papers.published import Published, Spread, System, label_of, split_part
 
 
@@ -20,7 +20,10 @@ def about(published: Published, system: str, item: str, table: str) -> dict[str,
         "caption": published.captions.get((system, item)),
         "notes": published.notes.get((system, split_part(item)[0]), ()),
         "claims": [
-            {"claim": claim, "printed": judge_printed(claim, pairs_of(claim, published), spread)}
+            {
+                "claim": claim,
+                "printed": judge_printed(claim, printed_pairs(claim, published), spread),
+            }
             for claim in published.claims_on(system, item)
             for spread in (published.systems[system].spread,)
         ],

@@ -26,7 +26,7 @@ from fedrepro.report.drawing.style import INK
 from fedrepro.report.pages.templates import figure, repository
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import LOOKS, POCOCK, Comparison, PairedTest, Single, Word
-from fedrepro.report.papers.pairs import PrintedFinding, PrintedWord, judge_printed, pairs_of
+from fedrepro.report.papers.pairs import PrintedFinding, PrintedWord, judge_printed, printed_pairs
 from fedrepro.report.papers.published import Published, System
 from fedrepro.run.landed_runs import folder_of
 from fedrepro.support.grouping import grouped
@@ -126,7 +126,7 @@ def views_of(readings: Readings) -> list[ClaimView]:
     index, released = (index_of(readings.by_table, which) for which in READINGS)
     views = []
     for claim in published.claims:
-        pairs, spread = pairs_of(claim, published), published.systems[claim.system].spread
+        pairs, spread = printed_pairs(claim, published), published.systems[claim.system].spread
         compared = differences.of_claim(workbench, claim)
         pages = (
             (f"{claim.system}/{item}.html", published.label_of(claim.system, item))

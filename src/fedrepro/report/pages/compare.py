@@ -133,7 +133,7 @@ def compare_pages(
 ) -> dict[str, dict[str, Any]]:
     """The content of each method's page by file name, from the tables' JSON.
 
-    A page lists the method's rivalries; :func:`pairs_of` has those with a page of their own.
+    A page lists the method's rivalries; :func:`pair_pages` has those with a page of their own.
     """
     meetings: dict[str, dict[str, list[Meeting]]] = {}
     seen: set[tuple[object, ...]] = set()
@@ -213,7 +213,7 @@ def _meeting(workbench: Workbench, entry: Entry, rival: Entry, seeds: Sequence[i
     return Meeting(entry, data, mean, rival_mean, Estimate.of(differences))
 
 
-def pairs_of(pages: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def pair_pages(pages: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """The content of each pair's page by its address, from the methods' pages.
 
     Differences are those of the method whose file name comes first.

@@ -17,7 +17,7 @@ from fedrepro.report.cells.insights import Numbers, printed_numbers, sentence
 from fedrepro.report.cells.readings import READINGS, Both, Readings
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.papers.claim import CompactTest
-from fedrepro.report.papers.pairs import pairs_of
+from fedrepro.report.papers.pairs import printed_pairs
 from fedrepro.report.papers.published import Published, natural
 from fedrepro.report.papers.verdict import WORDS
 from fedrepro.support.grouping import grouped
@@ -84,7 +84,7 @@ def what_follows(
     indices = {which: index_of(by_table, which) for which in READINGS}
     findings: dict[str, dict[str, Finding | None]] = {}
     for claim in claims:
-        pairs = pairs_of(claim, published)
+        pairs = printed_pairs(claim, published)
         findings[claim.name] = {
             **{which: judge_claim(claim, pairs, index) for which, index in indices.items()},
             "compact": judge_compact(

@@ -18,7 +18,7 @@ from fedrepro.report.pages.figures.base import curves_of, key_of, panel_of
 from fedrepro.report.pages.figures.partitions import draw_partition
 
 
-def pairs_of(target: TableTarget) -> list[list[tuple[int, str]]]:
+def panels_of(target: TableTarget) -> list[list[tuple[int, str]]]:
     """Group columns into panels: a method and its wrapped version share one.
 
     Returns:
@@ -59,7 +59,7 @@ def scene_of(
     the cells; ``cut``, whether the panels share an axis that ignores the first fifth of the
     rounds; ``raw``, whether lines of one seed have their rounds beneath.
     """
-    pairs, columns = pairs_of(target), target.table.columns
+    pairs, columns = panels_of(target), target.table.columns
     both = {cell.column: cell.result if scale == "paper" else cell.demo for cell in cells}
     results = {column: result for column, result in both.items() if result}
     if not any(run.page or run.value is not None for cell in results.values() for run in cell.runs):

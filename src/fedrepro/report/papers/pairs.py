@@ -68,7 +68,7 @@ class PrintedFinding:
     beyond: int | None = None
 
 
-def pairs_of(claim: Claim, published: Published) -> list[Pair]:
+def printed_pairs(claim: Claim, published: Published) -> list[Pair]:
     """All comparisons of a claim, in the order of the printed cells.
 
     Raises:
