@@ -24,7 +24,7 @@ from fedrepro.workflow.checks import check_methods
 def handle(arguments: argparse.Namespace) -> int:
     root = Path()
     require_workbench(root)
-    ordered = [str(name) for name in listed_in(root, ORDER)]
+    ordered = [*dict.fromkeys(map(str, listed_in(root, ORDER)))]
     here = [path.name for path in sorted(PAPERS.glob("*")) if path.is_dir()]
     if arguments.system is not None and arguments.system not in {*ordered, *here}:
         wanted = f"a folder of {PAPERS}; `fedrepro init --paper NAME` writes one"

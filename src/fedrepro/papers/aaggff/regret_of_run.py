@@ -85,12 +85,8 @@ def _rule_of(record: RunRecord, own: Folders) -> Decider:
     for layer in method.layers():
         if isinstance(layer, Decider) and isinstance(layer, Bounded):
             return layer
-    raise bad_value(
-        f"figure of {record.run.setting}",
-        "method",
-        record.run.method,
-        "one that decides by a rule with a bound, such as aaggff_s",
-    )
+    wanted = "one that decides by a rule with a bound, such as aaggff_s"
+    raise bad_value(record.folder, "method", record.run.method, wanted)
 
 
 def _observed(record: RunRecord) -> Iterator[Observed]:
