@@ -9,7 +9,7 @@ from fedrepro.config.values import Device, ExecutorName, NonNegativeWhole, Scale
 from fedrepro.engine.executor_facts import FACTS
 from fedrepro.support.errors import bad_value
 from fedrepro.support.plugins import Folders
-from fedrepro.support.typed_yaml import PositiveWhole, Seed, Typed, expected
+from fedrepro.support.typed_yaml import PositiveWhole, Seed, Typed, like
 
 
 class Seeds(Typed):
@@ -79,8 +79,9 @@ class PluginFolders(Typed):
 
 PartitionName = Annotated[
     str,
-    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,-]*$", max_length=80),
-    expected("a cluster's partition, or several, separated by ','"),
+    *like(
+        r"^[A-Za-z0-9][A-Za-z0-9_.,-]*$", "a cluster's partition, or several, separated by ','", 80
+    ),
 ]
 
 

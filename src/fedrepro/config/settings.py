@@ -49,6 +49,7 @@ from fedrepro.support.typed_yaml import (
     Whole,
     expected,
     later,
+    like,
     plain_or,
     validate,
 )
@@ -78,11 +79,7 @@ class ArtifactFromFile(Typed):
 
     file: Path
     sha256: (
-        Annotated[
-            str,
-            Field(pattern="^[0-9a-f]{64}$"),
-            expected("the SHA-256 of the file, 64 digits of 0-9 and a-f"),
-        ]
+        Annotated[str, *like("^[0-9a-f]{64}$", "the SHA-256 of the file, 64 digits of 0-9 and a-f")]
         | None
     ) = None
 

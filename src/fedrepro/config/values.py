@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 from pydantic import Field
 
 from fedrepro.engine.executor_facts import FACTS
-from fedrepro.support.typed_yaml import Real, Whole, expected
+from fedrepro.support.typed_yaml import Real, Whole, expected, like
 
 Scale = Literal["demo", "compact", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -21,38 +21,38 @@ Threads = Annotated[Whole, Field(ge=1, le=1024), expected("a whole number from 1
 NonNegativeReal = Annotated[
     Real, Field(ge=0, allow_inf_nan=False), expected("a finite number of at least 0")
 ]
-Device = Annotated[
-    str, Field(pattern=r"^(cpu|cuda(:\d{1,3})?)$"), expected("cpu, cuda or cuda:<number>")
-]
+Device = Annotated[str, *like(r"^(cpu|cuda(:\d{1,3})?)$", "cpu, cuda or cuda:<number>")]
 # Names become parts of paths and of the site's URLs.
-Name = Annotated[
-    str,
-    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80),
-    expected("a name of letters, digits, '_', '-' and '.'"),
-]
+_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
+Name = Annotated[str, *like(f"^{_NAME}$", "a name of letters, digits, '_', '-' and '.'", 80)]
 # The name of a setting; `@released` selects the released code's values.
 LocalSetting = Annotated[
     str,
-    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(@released)?$", max_length=90),
-    expected("the name of a setting, optionally with '@released'"),
+    *like(f"^{_NAME}(@released)?$", "the name of a setting, optionally with '@released'", 90),
 ]
 # The same, of this file or, as SYSTEM/SETTING, of another experiment file.
 AnySetting = Annotated[
     str,
-    Field(
-        pattern=r"^([A-Za-z0-9][A-Za-z0-9_.-]*/)?[A-Za-z0-9][A-Za-z0-9_.-]*(@released)?$",
-        max_length=170,
+    *like(
+        f"^({_NAME}/)?{_NAME}(@released)?$",
+        "the name of a setting or SYSTEM/SETTING, optionally with '@released'",
+        170,
     ),
-    expected("the name of a setting or SYSTEM/SETTING, optionally with '@released'"),
 ]
 # A setting of this file, in which * stands for the name of the replaced setting.
 ColumnSetting = Annotated[
     str,
-    Field(pattern=r"^[A-Za-z0-9*][A-Za-z0-9_.*-]*(@released)?$", max_length=90),
-    expected("the name of a setting, in which * may stand for the row's"),
+    *like(
+        r"^[A-Za-z0-9*][A-Za-z0-9_.*-]*(@released)?$",
+        "the name of a setting, in which * may stand for the row's",
+        90,
+    ),
 ]
 MethodName = Annotated[
     str,
-    Field(pattern=r"^[A-Za-z0-9_.]+(@released)?(\+[A-Za-z0-9_.]+(@released)?)*$", max_length=120),
-    expected("method names joined by '+', such as ima+fedprox"),
+    *like(
+        r"^[A-Za-z0-9_.]+(@released)?(\+[A-Za-z0-9_.]+(@released)?)*$",
+        "method names joined by '+', such as ima+fedprox",
+        120,
+    ),
 ]

@@ -118,6 +118,12 @@ def expected(text: str) -> WrapValidator:
     return WrapValidator(check)
 
 
+def like(pattern: str, text: str, most: int | None = None) -> tuple[FieldInfo, WrapValidator]:
+    """Accept texts of a pattern, of at most so many characters; else ``text`` is expected."""
+    field: FieldInfo = Field(pattern=pattern, max_length=most)
+    return field, expected(text)
+
+
 def plain_or(model: type[BaseModel], **marked: type[BaseModel]) -> Discriminator:
     """Distinguish a plain value (tag "plain") from a mapping (tag: the model's name).
 

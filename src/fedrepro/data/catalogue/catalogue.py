@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from fedrepro.data.catalogue.entries import Bytes, FileName, Name, Url
 from fedrepro.data.catalogue.kinds import DatasetSpec, Plugin
@@ -12,12 +12,13 @@ from fedrepro.support import checksummed_json
 from fedrepro.support.errors import bad_value
 from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.plugins import NONE, Folders
-from fedrepro.support.typed_yaml import Typed, expected, read_yaml, validate
+from fedrepro.support.typed_yaml import Typed, expected, like, read_yaml, validate
 
 FirstDigits = Annotated[
     str,
-    StringConstraints(pattern=r"^[0-9a-f]{8,64}$"),
-    expected("a SHA-256: 64 lower-case hexadecimal digits, or at least the first 8"),
+    *like(
+        r"^[0-9a-f]{8,64}$", "a SHA-256: 64 lower-case hexadecimal digits, or at least the first 8"
+    ),
 ]
 SUFFIXES = (".safetensors", ".pth")
 

