@@ -90,12 +90,13 @@ class OfMeasure(MetricKind):
     """A metric of one measure, which it stores if that is a plug-in."""
 
     kinds: ClassVar[tuple[Per, ...]]
+    named_in: ClassVar[str]  # the key with the measure's name
     _own: Measure | None = PrivateAttr(default=None)
 
     @property
     def measured(self) -> str:
         """The measure's name."""
-        raise NotImplementedError
+        return str(getattr(self, self.named_in))
 
     @property
     def measure(self) -> Measure:
@@ -117,6 +118,7 @@ class OfRounds(OfMeasure):
     """
 
     kinds = ("round", "run")
+    named_in = "name"
     name: Annotated[str, *named("round", "run")]
 
     @model_validator(mode="before")
@@ -126,10 +128,6 @@ class OfRounds(OfMeasure):
 
     @model_serializer
     def _written(self) -> str:
-        return self.name
-
-    @property
-    def measured(self) -> str:
         return self.name
 
     @property
@@ -171,14 +169,11 @@ class OverClients(OfMeasure):
     """
 
     kinds = ("client",)
+    named_in = "of"
     of: Annotated[str, *named("client")]
     over_clients: StatisticName
     weighted: bool = True
     mix: Mix = "fixed"
-
-    @property
-    def measured(self) -> str:
-        return self.of
 
     @property
     def quantity(self) -> Quantity:
@@ -372,12 +367,8 @@ class Least(OfMeasure):
     """
 
     kinds = ("round",)
-    key = "least"
+    key = named_in = "least"
     least: Annotated[str, *named("round", among=lambda measure: not measure.higher_is_better)]
-
-    @property
-    def measured(self) -> str:
-        return self.least
 
     @property
     def curve(self) -> OfRounds:

@@ -538,8 +538,7 @@ class Setting(OfPapers):
         parts = self.released.values()
         keys = {key: getattr(part, key) for part in parts for key in part.model_fields_set}
         reading = self.model_copy(update={**keys, "released": {}})
-        reading._name = self._name + RELEASED
-        return reading
+        return reading.called(self.local_name + RELEASED)
 
     def validated(self, name: str, share: float, variants: dict[str, Hyperparameters]) -> "Setting":
         """The setting in which clients keep a share of their training samples for validation.
@@ -605,7 +604,6 @@ class Setting(OfPapers):
             alone = validate(_alone(first), {first: content}, self._name, own)
             changes[first] = getattr(alone, first)
         copied = self.model_copy(update=changes)
-        copied._name = self._name
         try:
             copied._refuse_conflicts()
         except ValueError as error:

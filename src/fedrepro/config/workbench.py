@@ -1,8 +1,8 @@
 """The contents of ``config/``, and what follows from them: settings, runs and targets."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from fedrepro.config.config_file import Config, Seeds
@@ -10,7 +10,7 @@ from fedrepro.config.experiment import EXPERIMENTS, Experiment, how_to_add
 from fedrepro.config.run_spec import Execution, ResolvedSource, RunSpec
 from fedrepro.config.searches import LONGEST, Searched
 from fedrepro.config.settings import ArtifactFromData, ArtifactFromFile, ArtifactFromRun, Setting
-from fedrepro.config.tables import Table, full_name, wrapped
+from fedrepro.config.tables import full_name, wrapped
 from fedrepro.config.targets import (
     Cell,
     ComputedTarget,
@@ -127,11 +127,11 @@ class Workbench:
         """
         at = self.scale(scale)
         return {
-            (system, item): self._target(system, item, table, at)
+            (system, item): self._table(system, item, at)
             for system, experiment in self.experiments.items()
             if only in (None, system)
-            for item, table in experiment.all_tables.items()
-            if setting is None or setting in self._settings_of(system, item, table, at)
+            for item in experiment.all_tables
+            if setting is None or setting in self._settings_of(system, item, at)
         }
 
     def table(self, system: str, item: str, scale: str | None = None) -> TableTarget:
@@ -144,7 +144,7 @@ class Workbench:
         tables = self.experiments[system].all_tables
         if item not in tables:
             raise bad_value(self.files[system], "tables", item, "the name of a table", tables)
-        return self._target(system, item, tables[item], self.scale(scale))
+        return self._table(system, item, self.scale(scale))
 
     def targets(
         self, scale: str | None = None, setting: str | None = None
@@ -168,9 +168,8 @@ class Workbench:
             return ComputedTarget(system, item, asked, experiment.computed[item])
         # What else has no runs of scale compact is shown beside those that have.
         at: Scale = "paper" if asked == "compact" else asked
-        if item in experiment.compact_search:
-            return replace(self.search(system, item, "compact"), awaited=asked == "compact")
-        if item in experiment.search:
+        if item in experiment.all_searches:
+            at = "compact" if item in experiment.compact_search else at
             return replace(self.search(system, item, at), awaited=at == asked)
         figure = experiment.figures[item]
         seeds = self.seeds(at, system, figure.seeds)
@@ -202,12 +201,13 @@ class Workbench:
         self._require(system)
         at, experiment = self.scale(scale), self.experiments[system]
         if item in experiment.all_tables:
-            return self._target(system, item, experiment.all_tables[item], at)
-        others = [*experiment.computed, *experiment.figures, *experiment.all_searches]
-        if item in others:
-            return self._other(system, item, at)
-        items = [*experiment.all_tables, *others]
-        raise bad_value(self.files[system], "tables", item, "the name of a table or figure", items)
+            return self._table(system, item, at)
+        items = [*experiment.all_tables, *experiment.computed, *experiment.figures]
+        items += experiment.all_searches
+        if item not in items:
+            wanted = "the name of a table or figure"
+            raise bad_value(self.files[system], "tables", item, wanted, items)
+        return self._other(system, item, at)
 
     def _require(self, system: str) -> None:
         """Raise UserError, with the nearest name, if a system has no experiment file."""
@@ -224,20 +224,15 @@ class Workbench:
                 return scale
         raise bad_argument("scale", name, "demo, compact or paper", SCALES)
 
-    def run_spec(self, setting: str, method: str, seed: int) -> RunSpec:
-        """A run with everything resolved.
+    def run_spec(self, name: str, method: str, seed: int, above: tuple[str, ...] = ()) -> RunSpec:
+        """A run of the setting ``name`` with everything resolved.
+
+        Args:
+            above: the runs that have it as an input, as errors name them.
 
         Raises:
             UserError: if the setting does not exist, or lacks an input that the method requires.
         """
-        return self._run_spec(setting, method, seed, ())
-
-    def spec_of(self, run: RunKey) -> RunSpec:
-        """The same for a run."""
-        return self.run_spec(run.setting, run.method, run.seed)
-
-    def _run_spec(self, name: str, method: str, seed: int, above: tuple[str, ...]) -> RunSpec:
-        """A run that is an input of those ``above``."""
         setting, config = self.setting(name), self.config
         setting = setting.with_task_defaults(self.datasets[setting.dataset].task)
         composition, hyperparameters = self.composition_of(setting, method)
@@ -278,6 +273,10 @@ class Workbench:
             data_size=self.datasets[setting.dataset].size,
         )
 
+    def spec_of(self, run: RunKey) -> RunSpec:
+        """The same for a run."""
+        return self.run_spec(run.setting, run.method, run.seed)
+
     def _source(
         self, setting: Setting, need: str, method: str, seed: int, above: tuple[str, ...]
     ) -> ResolvedSource:
@@ -291,7 +290,7 @@ class Workbench:
                 raise refusal(where, why, key, code="missing")
             case ArtifactFromRun():
                 its_own = seed if source.seed is None else source.seed
-                return self._run_spec(
+                return self.run_spec(
                     f"{setting.system}/{source.setting}", source.method, its_own, above
                 )
             case ArtifactFromFile():
@@ -420,15 +419,9 @@ class Workbench:
         return RunKey(run.setting, str(Composition.of(parts)), run.seed)
 
     @cached_property
-    def _made(self) -> dict[tuple[object, ...], TableTarget]:
-        """The targets of tables that were asked for: a process that renders pages asks often."""
-        return {}
-
-    def _target(self, system: str, item: str, table: Table, asked: Scale) -> TableTarget:
-        key = system, item, asked
-        if key not in self._made:
-            self._made[key] = self._make_target(system, item, table, asked)
-        return self._made[key]
+    def _table(self) -> Callable[[str, str, Scale], TableTarget]:
+        """The target of a table, made once: a process that renders pages asks often."""
+        return cache(self._make_target)
 
     def _scale_of(self, system: str, item: str, asked: Scale) -> Scale:
         """The scale of a table's runs: compact tables are always at scale compact.
@@ -438,16 +431,22 @@ class Workbench:
         own: Scale = "paper" if asked == "compact" else asked
         return "compact" if item in self.experiments[system].compact else own
 
-    def _settings_of(self, system: str, item: str, table: Table, asked: Scale) -> set[str]:
+    def _settings_of(self, system: str, item: str, asked: Scale) -> set[str]:
         """The full names of a table's settings."""
-        scale = self._scale_of(system, item, asked)
+        table, scale = (
+            self.experiments[system].all_tables[item],
+            self._scale_of(system, item, asked),
+        )
         names = {
             table.setting_of(row, column, scale) for row in table.rows for column in table.columns
         }
         return {full_name(system, name) for name in names}
 
-    def _make_target(self, system: str, item: str, table: Table, asked: Scale) -> TableTarget:
-        scale = self._scale_of(system, item, asked)
+    def _make_target(self, system: str, item: str, asked: Scale) -> TableTarget:
+        table, scale = (
+            self.experiments[system].all_tables[item],
+            self._scale_of(system, item, asked),
+        )
         seeds, cells = self.seeds(scale, system, table.seeds), []
         for row in table.rows:
             for column in table.columns:
