@@ -136,12 +136,8 @@ def note_definition(root: Path, output: Path, definition: str, runs: Iterable[Ru
 
 
 def _note_on(output: Path) -> dict[str, Any]:
-    text = (DEFINITIONS / output).read_text(encoding="utf-8")
-    with suppress(ValueError):
-        note: Any = json.loads(text)
-        if isinstance(note, dict):
-            return note
-    return {"definition": text}  # by an earlier version
+    note: dict[str, Any] = json.loads((DEFINITIONS / output).read_text(encoding="utf-8"))
+    return note
 
 
 def noted_definition(output: Path) -> str | None:

@@ -10,16 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 
 from fedrepro.support.errors import writing
 from fedrepro.support.terminal import say
@@ -102,12 +94,12 @@ class Fetcher:
         self._name = name
         self._watched = console.is_terminal
         self._unreachable: dict[str, str] = {}
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
+        self._progress = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.DownloadColumn(),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
             console=console,
             disable=not self._watched,
         )
@@ -191,7 +183,7 @@ class Fetcher:
             raise SourceError(f"{url}: the server does not report its size")
         return int(length)
 
-    def _insist(self, url: str, part: Path, size: int, fault: Fault, task: TaskID) -> Path:
+    def _insist(self, url: str, part: Path, size: int, fault: Fault, task: progress.TaskID) -> Path:
         """Connect up to `TRIES` times."""
         host, reason = urlsplit(url).netloc, ""
         for _ in range(TRIES):
@@ -222,7 +214,7 @@ class Fetcher:
             raise SourceError(f"{url}: wrong checksum: {wrong}")
         raise SourceError(reason)
 
-    def _continue(self, url: str, part: Path, size: int, task: TaskID) -> None:
+    def _continue(self, url: str, part: Path, size: int, task: progress.TaskID) -> None:
         """One connection: append its data; return when it ends, whether or not it is complete."""
         have = part.stat().st_size if part.is_file() else 0
         headers = dict(HEADERS)
