@@ -190,8 +190,8 @@ def differences(recorded: Identity, wanted: Identity) -> list[Difference]:
         *_code(recorded, wanted),
         *_arithmetic(recorded, wanted),
         *_data(recorded, wanted),
-        *_packages(recorded.packages, wanted.packages),
-        *_machine(recorded.machine, wanted.machine),
+        *_facts("packages", recorded.packages, wanted.packages),
+        *_facts("machine", recorded.machine, wanted.machine),
     ]
 
 
@@ -264,21 +264,19 @@ def _data(recorded: Identity, wanted: Identity) -> Iterator[Difference]:
     yield from _differing(Meaning.OTHER_NUMBERS, "data", then, now)
 
 
-def _packages(then: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Difference]:
-    for name in sorted(then.keys() & now.keys()):
-        if then[name] != now[name]:
-            meaning = Meaning.DESCRIPTION if name == OURS else Meaning.OTHER_BITS
-            if name == "torch" and minor(then[name]) != minor(now[name]):
-                meaning = Meaning.APART
-            yield Difference(meaning, "packages", name, shown(then[name]), shown(now[name]))
-
-
-def _machine(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
+def _facts(about: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
     for key in sorted(then.keys() & now.keys()):
         if then[key] != now[key]:
-            meaning = Meaning.OTHER_BITS if key in OF_A_MACHINE else Meaning.DESCRIPTION
-            meaning = Meaning.APART if key == "machine" else meaning
-            yield Difference(meaning, "machine", key, shown(then[key]), shown(now[key]))
+            meaning = _meaning_of(key, then[key], now[key])
+            yield Difference(meaning, about, key, shown(then[key]), shown(now[key]))
+
+
+def _meaning_of(key: str, then: Any, now: Any) -> Meaning:
+    """The consequence of another version of a package, or of another fact of a machine."""
+    if key == "machine" or (key == "torch" and minor(then) != minor(now)):
+        return Meaning.APART
+    changes_bits = key != OURS and key in (*PACKAGES, *OF_A_MACHINE)
+    return Meaning.OTHER_BITS if changes_bits else Meaning.DESCRIPTION
 
 
 def minor(version: str) -> str:

@@ -111,7 +111,7 @@ class RerunChecks:
 
 def _has_others(path: Path) -> bool:
     """Return True for a file of results that were replaced, and for a table that lacks some."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, AttributeError):
         is_page = path.suffix == ".html"
         content = _note_on(path) if is_page else checksummed_json.parsed(path)
         seal_of = partial(seal_of_run, Path())
@@ -142,7 +142,7 @@ def _note_on(output: Path) -> dict[str, Any]:
 
 def noted_definition(output: Path) -> str | None:
     """Returns the definition that an output was made by; a table has it in its own file."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, KeyError, TypeError):
         if output.is_relative_to(TABLES):
             known: str | None = checksummed_json.parsed(output).get("definition")
             return known

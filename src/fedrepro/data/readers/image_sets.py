@@ -13,14 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.data.catalogue.kinds import (
-    Celeba,
-    Cifar10Binary,
-    Cifar100Binary,
-    DownsampledImageNet,
-    MedMnist,
-    TinyImageNet,
-)
+from fedrepro.data.catalogue import kinds
 from fedrepro.data.fetching.archives import lacking, opened, opened_around, unpack
 from fedrepro.data.readers.arrays import npz_arrays, unlike
 from fedrepro.data.readers.content import Content, Source, Split, joined
@@ -31,7 +24,7 @@ from fedrepro.support.files import read_text, visible
 SHAPE = (3, 32, 32)  # the red, the green and the blue plane
 
 
-def read_cifar10(spec: Cifar10Binary, source: Source) -> Content:
+def read_cifar10(spec: kinds.Cifar10Binary, source: Source) -> Content:
     """Five training files and a test file; a record is a label and an image.
 
     Raises:
@@ -45,7 +38,7 @@ def read_cifar10(spec: Cifar10Binary, source: Source) -> Content:
     )
 
 
-def read_cifar100(spec: Cifar100Binary, source: Source) -> Content:
+def read_cifar100(spec: kinds.Cifar100Binary, source: Source) -> Content:
     """A training and a test file; a record is a coarse label, a fine one and an image.
 
     Raises:
@@ -62,15 +55,17 @@ def read_cifar100(spec: Cifar100Binary, source: Source) -> Content:
 
 
 def _samples(
-    spec: Cifar10Binary | Cifar100Binary, where: Path, root: Path, names: Sequence[str]
+    spec: kinds.Cifar10Binary | kinds.Cifar100Binary, where: Path, root: Path, names: Sequence[str]
 ) -> Split:
     """The images of some files; the class is the last byte of a record before its image.
 
     Args:
         where: what an error names.
     """
-    labels = 1 if isinstance(spec, Cifar10Binary) else 2
-    grouped = isinstance(spec, Cifar100Binary) and spec.superclasses  # by the first of these bytes
+    labels = 1 if isinstance(spec, kinds.Cifar10Binary) else 2
+    grouped = (
+        isinstance(spec, kinds.Cifar100Binary) and spec.superclasses
+    )  # by the first of these bytes
     width = labels + int(np.prod(SHAPE))
     parts = []
     for name in names:
@@ -84,7 +79,7 @@ def _samples(
     return Split(images, rows[:, labels - 1], rows[:, 0] if grouped else None)
 
 
-def read_medmnist(spec: MedMnist, source: Source) -> Content:
+def read_medmnist(spec: kinds.MedMnist, source: Source) -> Content:
     """Training and test images: in the file, uint8 [n, side, side] (grey) or [n, side, side, 3].
 
     Raises:
@@ -105,7 +100,7 @@ def read_medmnist(spec: MedMnist, source: Source) -> Content:
     return Content(split("train"), list(spec.class_names), split("test"))
 
 
-def read_tiny_imagenet(spec: TinyImageNet, source: Source) -> Content:
+def read_tiny_imagenet(spec: kinds.TinyImageNet, source: Source) -> Content:
     """The training images, and as test set the 10,000 validation images, whose labels are known.
 
     Raises:
@@ -138,7 +133,7 @@ BATCHES = [f"train_data_batch_{number}.npz" for number in range(1, 11)]
 VALIDATION, CLASSES = "val_data.npz", "map_clsloc.txt"
 
 
-def read_downsampled_imagenet(spec: DownsampledImageNet, source: Source) -> Content:
+def read_downsampled_imagenet(spec: kinds.DownsampledImageNet, source: Source) -> Content:
     """The training images, and as test set the validation images, whose labels are known.
 
     Batches are read one at a time, keeping only the entry's classes. Classes are numbered in the
@@ -195,7 +190,7 @@ def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> Split:
     return Split(pixels[kept].reshape(-1, 3, side, side), wanted[kept])
 
 
-def read_celeba(spec: Celeba, source: Source) -> Content:
+def read_celeba(spec: kinds.Celeba, source: Source) -> Content:
     """Images of celebrities with at least ``minimum`` images; the label is the attribute.
 
     Raises:
