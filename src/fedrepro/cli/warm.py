@@ -15,14 +15,7 @@ import sys
 from types import FrameType
 from zlib import crc32
 
-from fedrepro.support.terminal import (
-    ASKED_TO_END,
-    MORE_MEMORY,
-    let_go,
-    open_closed,
-    say,
-    without_log,
-)
+from fedrepro.support import terminal
 
 VARIABLE = "FEDREPRO_WARM"  # environment variable with the name of the server
 CREDENTIALS = 12  # bytes: process, user and group at the other end of a socket
@@ -30,7 +23,7 @@ CREDENTIALS = 12  # bytes: process, user and group at the other end of a socket
 
 def main() -> int:
     """Run a command. Return its exit status, as :func:`fedrepro.cli.main.main` does."""
-    open_closed()
+    terminal.open_closed()
     name = os.environ.get(VARIABLE)
     # Libraries read the number of threads on import, and the server imported them with one.
     if name and os.environ.get("OMP_NUM_THREADS") == "1":
@@ -42,10 +35,10 @@ def main() -> int:
 
         return cli.main()
     except KeyboardInterrupt:  # while importing, which takes a second and more on a busy machine
-        say("fedrepro: interrupted")
+        terminal.say("fedrepro: interrupted")
         return 128 + signal.SIGINT
     finally:
-        let_go(sys.stdout, sys.stderr)
+        terminal.let_go(sys.stdout, sys.stderr)
 
 
 def address(name: str) -> str:
@@ -97,17 +90,17 @@ def _await(server: socket.socket, command: int) -> int:
         except ProcessLookupError:  # it has ended
             pass
 
-    for number in ASKED_TO_END:
+    for number in terminal.ASKED_TO_END:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, pass_on)
     ended = server.recv(16)
     if not ended:
-        say("fedrepro: the warm server was killed; run the command again")
+        terminal.say("fedrepro: the warm server was killed; run the command again")
         return 1
     status = os.waitstatus_to_exitcode(int(ended))
     if status < 0:
         _explain(signal.Signals(-status))
-        if -status in ASKED_TO_END:
+        if -status in terminal.ASKED_TO_END:
             signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status
@@ -117,9 +110,10 @@ def _explain(number: signal.Signals) -> None:
     """Say, also in the command's log, which signal ended it, if that may be for lack of memory."""
     if number not in (signal.SIGKILL, signal.SIGABRT):
         return
-    command, log = without_log(sys.argv[1:])
-    line = f"fedrepro: {command}: ended by {number.name}, as when memory runs out: {MORE_MEMORY}"
-    say(line)
+    command, log = terminal.without_log(sys.argv[1:])
+    ended = f"{command}: ended by {number.name}, as when memory runs out"
+    line = f"fedrepro: {ended}: {terminal.MORE_MEMORY}"
+    terminal.say(line)
     try:
         if log:
             with open(log, "a", encoding="utf-8") as file:  # noqa: PTH123 - as above

@@ -150,14 +150,9 @@ def header_of(path: Path) -> list[str]:
         UserError: if the file can't be read, two columns have one name, or columns are separated by
             something else than a comma.
     """
-    # As pandas would read it, but for names: it would rename the second of two equal ones.
-    try:
-        names = next((row for row in rows_of(path) if any(map(str.strip, row))), [])
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error):
-        names = []
-    if not names:  # pandas says why not, or reads what is compressed
-        keys: dict[str, Any] = {"nrows": 1, "dtype": str, "keep_default_na": False}
-        names = read_table(path, header=None, **keys).iloc[0].tolist()
+    # As a row: of a header, pandas would rename the second of two equal names.
+    keys: dict[str, Any] = {"nrows": 1, "dtype": str, "keep_default_na": False}
+    names: list[str] = read_table(path, header=None, **keys).iloc[0].tolist()
     if len(names) == 1 and (others := set(OTHER_SEPARATORS) & set(names[0])):
         separator = OTHER_SEPARATORS[max(others, key=names[0].count)]
         seems = f"the separator seems to be {separator}: save the table as CSV with ','"
