@@ -18,6 +18,13 @@ from fedrepro.workflow.resources import estimated, save_estimates
 HOURS = 0.1  # what takes less needs no word on how well it is known
 REASONS = 8  # at most so many are printed
 
+# The keys of an estimate's lines in the order in which they are printed.
+OF_LINES = "kind name runs done steps hours predicted wall unknown disk memory"
+OF_RATES = "workload runs hours steps_per_second source"
+OF_DATA = "name runs fetch download unsized disk"
+HOURS_BY = ("hours", "predicted", "wall")
+SCALED = dict.fromkeys(("disk", "memory", "download"), 1e6)  # in MB
+
 
 def handle(arguments: argparse.Namespace) -> None:
     if arguments.gpus is not None:
@@ -45,38 +52,36 @@ def handle(arguments: argparse.Namespace) -> None:
         *("kind", "name", "runs", "done", "steps", hours, "of these predicted"),
         *(f"hours on {content['at_once']}", "unknown", "disk MB", "memory MB"),
     )
-    print_rows(header, [_cells(line) for line in content["lines"]], title=1)
+    print_rows(header, [_cells(line, OF_LINES) for line in content["lines"]], title=1)
     if on_gpu:
         of_rates = ("training", "runs", hours, "steps/s with FedAvg", "rate")
-        print_rows(of_rates, [_cells_of_rate(rate) for rate in content["rates"]])
+        print_rows(of_rates, [_cells(rate, OF_RATES) for rate in content["rates"]])
     if content["missing"]:
         about = ("missing data set", "runs", "files", "download MB", "unsized", "prepared MB")
-        print_rows(about, [_cells_of_data(data) for data in content["missing"]])
+        print_rows(about, [_cells(data, OF_DATA) for data in content["missing"]])
     print_lines(_remarks(content))
     for cell in (target for target in targets if isinstance(target, CellTarget)):
         files = " ".join(str(run.manifest) for run in cell.runs)
         print(f"To make the cell: snakemake --cores {content['at_once']} {files}")
 
 
-def _cells(line: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        line["kind"],
-        line["name"],
-        f"{line['runs']:,}",
-        f"{line['done']:,}",
-        f"{line['steps']:,.0f}",
-        _hours(line, "hours"),
-        _hours(line, "predicted"),
-        _hours(line, "wall"),
-        f"{line['unknown']:,}",
-        f"{line['disk'] / 1e6:,.0f}",
-        f"{line['memory'] / 1e6:,.0f}",
-    )
+def _cells(line: dict[str, Any], keys: str) -> list[str]:
+    """What a line says under each key, in words."""
+    return [_cell(line, key) for key in keys.split()]
+
+
+def _cell(line: dict[str, Any], key: str) -> str:
+    value = line[key]
+    if value is None:
+        return "?"
+    if key in HOURS_BY:
+        return _hours(line, key)
+    return value if isinstance(value, str) else f"{value / SCALED.get(key, 1):,.0f}"
 
 
 def _hours(line: dict[str, Any], key: str) -> str:
     """Hours; what is not known is no zero."""
-    if not line["unknown"]:
+    if not line.get("unknown"):
         return f"{line[key]:,.2f}"
     return f"> {line[key]:,.2f}" if line["runs"] - line["done"] > line["unknown"] else "?"
 
@@ -86,17 +91,6 @@ def _wall(total: dict[str, Any]) -> str:
     if total["unknown"] or total["wall"] >= 1:
         return f"{_hours(total, 'wall')} hours"
     return f"{60 * total['wall']:.1f} minutes"
-
-
-def _cells_of_rate(each: dict[str, Any]) -> tuple[str, ...]:
-    rate = "?" if each["steps_per_second"] is None else f"{each['steps_per_second']:,.0f}"
-    return each["workload"], f"{each['runs']:,}", f"{each['hours']:,.2f}", rate, each["source"]
-
-
-def _cells_of_data(each: dict[str, Any]) -> tuple[str, ...]:
-    disk = "?" if each["disk"] is None else f"{each['disk'] / 1e6:,.0f}"
-    download = f"{each['download'] / 1e6:,.0f}"
-    return each["name"], f"{each['runs']:,}", each["fetch"], download, f"{each['unsized']:,}", disk
 
 
 def _unknown(content: dict[str, Any]) -> list[str]:
