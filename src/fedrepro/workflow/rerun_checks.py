@@ -135,9 +135,8 @@ def note_definition(root: Path, output: Path, definition: str, runs: Iterable[Ru
             temporary.write_text(json.dumps(note), encoding="utf-8")
 
 
-def _note_on(output: Path) -> dict[str, Any]:
-    note: dict[str, Any] = json.loads((DEFINITIONS / output).read_text(encoding="utf-8"))
-    return note
+def _note_on(output: Path) -> Any:
+    return json.loads((DEFINITIONS / output).read_text(encoding="utf-8"))
 
 
 def noted_definition(output: Path) -> str | None:
