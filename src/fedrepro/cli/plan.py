@@ -65,9 +65,9 @@ def handle(arguments: argparse.Namespace) -> None:
         print(f"To make the cell: snakemake --cores {content['at_once']} {files}")
 
 
-def _cells(line: dict[str, Any], keys: str) -> list[str]:
+def _cells(line: dict[str, Any], keys: str) -> tuple[str, ...]:
     """What a line says under each key, in words."""
-    return [_cell(line, key) for key in keys.split()]
+    return tuple(_cell(line, key) for key in keys.split())
 
 
 def _cell(line: dict[str, Any], key: str) -> str:

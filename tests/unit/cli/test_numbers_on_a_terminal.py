@@ -520,17 +520,17 @@ def test_a_line_of_an_estimate_has_each_number_in_its_unit() -> None:
     line = {"kind": "table", "name": "own/t", "runs": 1200, "done": 7, "steps": 3_000_000.4,
             "hours": 1234.5, "predicted": 2.25, "wall": 9.0, "unknown": 0, "disk": 8.6e9,
             "memory": 3.2e9}  # fmt: skip
-    assert plan._cells(line) == (
+    assert plan._cells(line, plan.OF_LINES) == (
         "table", "own/t", "1,200", "7", "3,000,000", "1,234.50", "2.25", "9.00", "0", "8,600",
         "3,200",
     )  # fmt: skip
     rate = {"workload": "w", "runs": 2000, "hours": 0.5, "steps_per_second": 1500.6, "source": "s"}
-    assert plan._cells_of_rate(rate) == ("w", "2,000", "0.50", "1,501", "s")
-    assert plan._cells_of_rate({**rate, "steps_per_second": None})[3] == "?"
+    assert plan._cells(rate, plan.OF_RATES) == ("w", "2,000", "0.50", "1,501", "s")
+    assert plan._cells({**rate, "steps_per_second": None}, plan.OF_RATES)[3] == "?"
     data = {"name": "d", "runs": 3, "fetch": "1 file", "download": 2.6e6, "unsized": 1000,
             "disk": 5.4e6}  # fmt: skip
-    assert plan._cells_of_data(data) == ("d", "3", "1 file", "3", "1,000", "5")
-    assert plan._cells_of_data({**data, "disk": None})[5] == "?"
+    assert plan._cells(data, plan.OF_DATA) == ("d", "3", "1 file", "3", "1,000", "5")
+    assert plan._cells({**data, "disk": None}, plan.OF_DATA)[5] == "?"
 
 
 CLAIM = {
