@@ -314,7 +314,7 @@ class Plugin(Own):
         test_fraction: as of kind `arrays`.
     """
 
-    reader = "own_arrays:read_plugin"
+    reader = "own_functions:read_plugin"
     every_class = True
     kind: Literal["plugin"]
     function: FunctionName

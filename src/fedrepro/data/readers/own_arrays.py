@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.entries import NUMBERS
-from fedrepro.data.catalogue.kinds import Arrays, Plugin, Synthetic
+from fedrepro.data.catalogue.kinds import Arrays, Synthetic
 from fedrepro.data.readers.arrays import (
     as_type,
     inputs_of,
@@ -24,7 +24,6 @@ from fedrepro.data.readers.content import FIRST, Content, Source, Split, held_ou
 from fedrepro.data.readers.packing import packed
 from fedrepro.data.readers.table_files import PARQUET, parquet_arrays
 from fedrepro.data.readers.tables import classes_of, refuse_alike
-from fedrepro.support import plugins
 from fedrepro.support.errors import bad_value, listed, reading, refusal, refuse_unknown
 from fedrepro.support.files import read_json
 
@@ -181,33 +180,3 @@ def read_export(spec: Synthetic, source: Source) -> Content:
         names = [str(name) for name in read_json(sheet)["class_names"]]
     train, test = held_out(Split(x, y), spec.test_fraction, source.path)
     return Content(train, names, test, {"test_fraction": spec.test_fraction})
-
-
-def read_plugin(spec: Plugin, source: Source) -> Content:
-    """The arrays that a function of the user's own returns.
-
-    Raises:
-        UserError: if it can't be imported, fails, or returns something else.
-    """
-    from fedrepro.support import rng  # which imports PyTorch
-
-    file = spec.file
-    assert file is not None
-    function = getattr(plugins.import_file("data", file), spec.function, None)
-    if not callable(function):
-        why = f"expected a function {spec.function}"
-        raise refusal(file, why, spec.function, code="missing")
-    given = {} if source.path.absolute() == file.absolute() else {"path": source.path}
-    with plugins.blamed(), rng.seeded(0):
-        made = function(**given, **spec.arguments)
-    if not isinstance(made, Mapping):
-        kind = type(made).__name__
-        wanted = "a dict of arrays x, y, client, split"
-        raise refusal(file, f"returned a {kind}: expected {wanted}", spec.function, kind)
-    x = made.get("x")
-    inputs = x if isinstance(x, Mapping) else dict(enumerate(x)) if isinstance(x, tuple) else {}
-    if inputs:
-        others = {name: values for name, values in made.items() if name != "x"}
-        made = others | {f"{SEVERAL}{name}": values for name, values in inputs.items()}
-    arrays = {str(name): np.asarray(values) for name, values in made.items()}
-    return content_of(arrays, spec.task, spec.test_fraction, file)
