@@ -433,20 +433,16 @@ class Workbench:
 
     def _settings_of(self, system: str, item: str, asked: Scale) -> set[str]:
         """The full names of a table's settings."""
-        table, scale = (
-            self.experiments[system].all_tables[item],
-            self._scale_of(system, item, asked),
-        )
+        table = self.experiments[system].all_tables[item]
+        scale = self._scale_of(system, item, asked)
         names = {
             table.setting_of(row, column, scale) for row in table.rows for column in table.columns
         }
         return {full_name(system, name) for name in names}
 
     def _make_target(self, system: str, item: str, asked: Scale) -> TableTarget:
-        table, scale = (
-            self.experiments[system].all_tables[item],
-            self._scale_of(system, item, asked),
-        )
+        table = self.experiments[system].all_tables[item]
+        scale = self._scale_of(system, item, asked)
         seeds, cells = self.seeds(scale, system, table.seeds), []
         for row in table.rows:
             for column in table.columns:
