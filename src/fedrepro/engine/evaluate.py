@@ -44,7 +44,7 @@ class ClientSamples(Protocol):
         """Inputs and targets at ``rows``, on the run's device."""
 
 
-class _OwnMean:
+class OwnMean:
     """The mean of a loss that is only known as one: of all samples, or of many at a time.
 
     Its function may compare all samples that it is given, and a sample's outputs may be many. Where
@@ -98,7 +98,7 @@ class _Scoring:
 
     def add(self, params: Tree, samples: Samples, total: int) -> None:
         """Score a model on its samples."""
-        bound, own = self.net.bind(params), _OwnMean(self.task) if self.task.of_mean else None
+        bound, own = self.net.bind(params), OwnMean(self.task) if self.task.of_mean else None
         sums = torch.zeros(3, dtype=torch.float64, device=_device(params))
         for first in range(0, total, BATCH):
             x, y = samples(first, min(first + BATCH, total))

@@ -7,6 +7,7 @@ without training anything (:mod:`fedrepro.papers.aaggff.replay`).
 """
 
 from dataclasses import dataclass
+from math import isnan
 from typing import ClassVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrepro.engine import tree
+from fedrepro.engine.evaluate import OwnMean
 from fedrepro.engine.method import LOSS, Context, Method, Tree, deviation, require_server_model
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.methods.adaptive_weighting.responses import DISTRIBUTIONS, Array
@@ -65,15 +67,21 @@ class Decision:
 def loss_before_training(ctx: Context, params: Tree, steps: Steps | Tree) -> Tensor:
     """The mean loss of ``params`` over a client's samples, a float64 scalar tensor.
 
-    It is the objective that the client then trains on: with class weights, a weighted mean.
+    It is the objective that the client then trains on: with class weights, a weighted mean. A loss
+    that is only known as a mean is taken of all samples at once, and is 0 where no target counts.
     """
     epoch = some_epochs(steps, ctx.epochs, 0, 1)
     with torch.no_grad():
         if isinstance(epoch, Steps):
             bound = ctx.net.bind(params)
-            parts = [
-                ctx.task.loss_parts(ctx.net.predict(bound, batch["x"]), batch) for batch in epoch
-            ]
+            predicted = ((ctx.net.predict(bound, batch["x"]), batch) for batch in epoch)
+            if ctx.task.of_mean:
+                own = OwnMean(ctx.task)
+                for outputs, batch in predicted:
+                    own.add(outputs, batch["y"])
+                mean = own.mean()
+                return ctx.sizes.new_tensor(0.0 if isnan(mean) else mean, dtype=torch.float64)
+            parts = [ctx.task.loss_parts(outputs, batch) for outputs, batch in predicted]
         else:
             # Side by side there is no dropout or BatchNorm (vmap does not support them), so
             # evaluation mode makes no difference.

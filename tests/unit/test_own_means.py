@@ -1,0 +1,65 @@
+"""Losses that are only known as a mean, whose mean over parts is not the mean over all samples."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+import fedrepro as fr
+
+DRAWS = np.random.default_rng(3)
+CLIENTS = [(DRAWS.normal(size=(n, 4)).astype("float32"), np.arange(n) % 3) for n in (17, 9, 30, 12)]
+NET = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+WEIGHTED = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 8.0, 0.3]))
+IGNORING = nn.CrossEntropyLoss(ignore_index=0)
+
+
+def train(method: str, loss: nn.Module, clients: Any = CLIENTS, **more: Any) -> Any:
+    """Two rounds of a copy of the network."""
+    asked = {"rounds": 2, "test": CLIENTS[0], "weights": "keep", "executor": "sequential", **more}
+    return fr.train(method, copy.deepcopy(NET), clients, loss=loss, **asked)
+
+
+def decided(run: Any, column: str = "loss") -> NDArray[np.float64]:
+    """Of each client, in the first round."""
+    table = pd.read_parquet(run.folder / "decisions.parquet")
+    return table.loc[table["round"] == table["round"].min(), column].to_numpy()
+
+
+@torch.no_grad()
+def truth(loss: nn.Module) -> list[float]:
+    """Each client's loss with the initial network, in plain PyTorch."""
+    return [float(loss(NET(torch.tensor(x)), torch.tensor(y))) for x, y in CLIENTS]
+
+
+@pytest.mark.parametrize("method", ["term", "qfedavg", "afl", "aaggff_s+fedavg", "aaggff_d+fedavg"])
+@pytest.mark.parametrize("loss", [WEIGHTED, IGNORING])
+def test_weights_are_set_from_the_loss_of_all_samples_of_a_client(
+    method: str, loss: nn.Module
+) -> None:
+    for batch_size in (1, 4, 64):
+        run = train(method, loss, batch_size=batch_size)
+        assert decided(run) == pytest.approx(truth(loss), rel=1e-5)
+
+
+def test_processes_set_the_same_weights() -> None:
+    runs = [train("term", WEIGHTED, executor=name) for name in ("sequential", "parallel")]
+    assert decided(runs[0], "weight").tolist() == decided(runs[1], "weight").tolist()
+
+
+@pytest.mark.parametrize("method", ["term", "qfedavg", "afl", "aaggff_s+fedavg"])
+def test_a_client_without_targets_that_count_leaves_a_rule_at_work(method: str) -> None:
+    clients = [*CLIENTS[:3], (CLIENTS[3][0], 0 * CLIENTS[3][1])]
+    run, plain = (train(name, IGNORING, clients) for name in (method, "fedavg"))
+    losses, weights = decided(run), decided(run, "weight")
+    assert losses[:3] == pytest.approx(truth(IGNORING)[:3], rel=1e-5)
+    sizes = np.array([len(y) for _, y in clients])
+    assert losses[3] == 0 and np.isfinite(weights).all()
+    assert not np.allclose(weights, sizes / sizes.sum())
+    moved, expected = (each.model.state_dict() for each in (run, plain))
+    assert any(not torch.equal(moved[name], leaf) for name, leaf in expected.items())
