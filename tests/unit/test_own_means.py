@@ -63,3 +63,27 @@ def test_a_client_without_targets_that_count_leaves_a_rule_at_work(method: str) 
     assert not np.allclose(weights, sizes / sizes.sum())
     moved, expected = (each.model.state_dict() for each in (run, plain))
     assert any(not torch.equal(moved[name], leaf) for name, leaf in expected.items())
+
+
+@pytest.mark.parametrize("executor", ["sequential", "vectorised"])
+@pytest.mark.parametrize("weights", [None, [1.0, 8.0, 0.3], "balanced"])
+def test_per_fedavgs_own_models_are_the_same_for_every_batch_size(
+    executor: str, weights: Any
+) -> None:
+    of_size = [
+        personal(batch_size=size, executor=executor, class_weights=weights) for size in (4, 64)
+    ]
+    assert of_size[0] == pytest.approx(of_size[1], abs=1e-5)
+
+
+def test_so_they_are_of_a_loss_that_is_only_known_as_a_mean() -> None:
+    of_size = [personal(batch_size=size, loss=WEIGHTED) for size in (4, 64)]
+    assert of_size[0] == pytest.approx(of_size[1], abs=1e-5)
+
+
+def personal(**more: Any) -> Any:
+    """Clients' losses with a step that counts and rates that don't."""
+    asked = {"alpha": 1.0, "hessian_free": False, "rounds": 1, "lr": 1e-12, "test_fraction": 1 / 3}
+    net = copy.deepcopy(NET)
+    run = fr.train("per_fedavg", net, CLIENTS, **{**asked, "weights": "keep", **more})
+    return run.clients["loss"].to_numpy()

@@ -98,7 +98,12 @@ class Task(NamedTuple):
             losses_of = partial(_binary_cross_entropies, weights=weights)
         losses = losses_of(logits, y, "none")
         shares = batch["real"].to(losses.dtype) if "real" in batch else torch.ones_like(losses)
-        return losses, shares if weights is None or self.alike else weights[y] * shares
+        return losses, self.weighted(shares, y)
+
+    def weighted(self, shares: Tensor, targets: Tensor) -> Tensor:
+        """Samples' ``shares`` [n] in a mean, times their classes' weights if these have any."""
+        weights = self.class_weights
+        return shares if weights is None or self.alike else weights[targets] * shares
 
     def with_measures(self, further: Mapping[str, OfOutputs]) -> "Task":
         """This task with further measures."""

@@ -13,15 +13,16 @@ outer gradient of no samples is 0 (weight decay and momentum still move the mode
 samples for the Hessian a step is FO's.
 
 A client is scored after its step with alpha, as in the paper: the current shared model minus alpha
-times the gradient over all of its samples. That gradient is taken at the model that it received
-when it last took part, because scoring has no training samples. A client that has not taken part
-uses the shared model. Clients are weighted by samples (Algorithm 1: equally). alpha is that of the
-paper's experiments; beta is the clients' learning rate.
+times the gradient over all of its samples (of a loss that is only known as a mean, over 1,000 at a
+time). That gradient is taken at the model that it received when it last took part, because scoring
+has no training samples. A client that has not taken part uses the shared model. Clients are
+weighted by samples (Algorithm 1: equally). alpha is that of the paper's experiments; beta is the
+clients' learning rate.
 
 https://arxiv.org/abs/2002.07948
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -30,6 +31,8 @@ from fedrepro.engine.descent import scan
 from fedrepro.engine.fidelity import NonNegative, Positive
 from fedrepro.engine.method import Context, Method, Steps, Tree, some_epochs, tree
 from fedrepro.support.errors import bad_value
+
+AT_ONCE = 1000  # samples of which a gradient is that of their mean
 
 
 def with_real(batch: Tree) -> Tree:
@@ -90,14 +93,17 @@ class PerFedAvg(Method):
     ) -> tuple[Tree, Tree]:
         update, _ = super().client_update(ctx, message, client_state, steps)
         of_batch = partial(super().gradient, ctx, message, client_state, message["params"])
+        epoch = some_epochs(steps, ctx.epochs, 0, 1)
+        if ctx.task.of_mean and isinstance(epoch, Steps):
+            epoch = replace(epoch, batch_size=max(ctx.batch_size, AT_ONCE))
 
         def added(carry: Tree, batch: Tree) -> Tree:
-            number = with_real(batch)["real"].sum()
+            number = ctx.task.weighted(with_real(batch)["real"], batch["y"]).sum()
             gradients = tree.scale(of_batch(batch), number)
             return {"sum": tree.add(carry["sum"], gradients), "number": carry["number"] + number}
 
         start = {"sum": tree.zeros(message["params"]), "number": torch.zeros_like(ctx.sizes[0])}
-        total = scan(added, start, some_epochs(steps, ctx.epochs, 0, 1))
+        total = scan(added, start, epoch)
         return update, {"gradient": tree.scale(total["sum"], 1 / total["number"])}
 
     def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
