@@ -11,6 +11,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 import fedrepro as fr
+from fedrepro.analysis.landscape import scorer
+from fedrepro.engine.evaluate import evaluate
+from fedrepro.engine.losses import OwnLoss
+from fedrepro.engine.net import Net
+from fedrepro.engine.task import CLASSIFICATION
 
 DRAWS = np.random.default_rng(3)
 CLIENTS = [(DRAWS.normal(size=(n, 4)).astype("float32"), np.arange(n) % 3) for n in (17, 9, 30, 12)]
@@ -87,3 +92,16 @@ def personal(**more: Any) -> Any:
     net = copy.deepcopy(NET)
     run = fr.train("per_fedavg", net, CLIENTS, **{**asked, "weights": "keep", **more})
     return run.clients["loss"].to_numpy()
+
+
+@pytest.mark.parametrize("loss", [WEIGHTED, IGNORING])
+def test_a_landscape_has_the_loss_of_all_samples(loss: nn.Module) -> None:
+    x, y = torch.randn(600, 4, generator=torch.Generator().manual_seed(0)), torch.arange(3)
+    y = y.repeat_interleave(200)  # in parts of 200, one has no target that counts
+    task = CLASSIFICATION._replace(losses=OwnLoss(loss, CLASSIFICATION), of_mean=True, measures={})
+    net, params = Net(copy.deepcopy(NET)), {k: v.clone() for k, v in NET.state_dict().items()}
+    scored = scorer(net, task, x, y)(params)
+    test = evaluate(net, task, params, lambda first, last: (x[first:last], y[first:last]), 600)
+    assert scored == pytest.approx((test["loss"], test["accuracy"]), rel=1e-5)
+    with torch.no_grad():
+        assert scored[0] == pytest.approx(float(loss(NET(x), y)), rel=1e-5)

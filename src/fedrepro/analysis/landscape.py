@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fedrepro.engine import tree
+from fedrepro.engine.evaluate import OwnMean
 from fedrepro.engine.net import Net
 from fedrepro.engine.task import Task
 from fedrepro.engine.tree import Tree
@@ -188,14 +189,18 @@ def scorer(net: Net, task: Task, x: Tensor, y: Tensor, bfloat16: bool = False) -
     @torch.no_grad()
     def score(params: Tree) -> tuple[float, float]:
         bound = quick.bind(params)
-        loss, hits = 0.0, 0.0
+        loss, hits, own = 0.0, 0.0, OwnMean(task) if task.of_mean else None
         for x, y in batches:
             with torch.autocast(x.device.type, torch.bfloat16, enabled=bfloat16):
                 outputs = quick(bound, x)
             outputs = outputs.to(torch.get_default_dtype())
-            loss += float(task.losses(outputs, y, "none").sum(dtype=torch.float64))
+            if own:
+                own.add(outputs, y)
+            else:
+                loss += float(task.losses(outputs, y, "none").sum(dtype=torch.float64))
             hits += float(task.hits(outputs, y).sum(dtype=torch.float64))
-        return loss / len(inputs), hits / predictions if predictions else math.nan
+        loss = own.mean() if own else loss / len(inputs)
+        return loss, hits / predictions if predictions else math.nan
 
     return score
 
