@@ -29,6 +29,7 @@ from fedrepro.engine.fidelity import BelowOne, Positive, PositiveWhole, Share, o
 from fedrepro.engine.method import Context, Method, Tree, Wrapper, deviation, require_server_model
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, some_epochs
+from fedrepro.support.errors import UserError, bad_value
 
 SCHEMES = ("exponential", "constant", "cyclic", "epoch", "none")
 
@@ -141,6 +142,17 @@ class IMA(Wrapper):
         # FedFA's released code drops the first epoch at t_s, the others after a period (B2).
         early = not self.smooth_epochs and not self.layers()[-1].decay_restarts
         return max(ctx.epochs - (ctx.round - self.first(ctx)) // self.period - early, 1)
+
+    def check(self, ctx: Context) -> None:
+        self.inner.check(ctx)
+        fewest = self.epochs(replace(ctx, round=ctx.rounds - 1))
+        if fewest == ctx.epochs:
+            return
+        try:
+            self.inner.check(replace(ctx, epochs=fewest))
+        except UserError as error:
+            wanted = f"one that keeps more epochs than the last rounds' {fewest}: {error}"
+            raise bad_value("method ima", "scheme", self.scheme, wanted) from error
 
     def broadcast(self, ctx: Context, server: Tree) -> Tree:
         message = self.inner.broadcast(ctx, server)

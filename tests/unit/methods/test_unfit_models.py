@@ -235,3 +235,24 @@ def test_a_lone_sample_of_the_server_is_one_line() -> None:
     made = federation(method=Lone())
     with refused("value", file=__name__.rpartition(".")[2]):
         play_round(made, begin(federation()), Memory(), 0)
+
+
+@pytest.mark.parametrize(
+    ("inner", "key"), [("fedrep", "body_epochs"), ("ditto", "personal_epochs")]
+)
+def test_ima_s_last_rounds_keep_the_epochs_of_the_method_in_it(inner: str, key: str) -> None:
+    def check(rounds: int, wanted: int | None, **ima: Any) -> None:
+        given = {"start": 0.5, "period": 2, "scheme": "epoch", **ima}
+        method, _ = compose(f"ima+{inner}", {"ima": given, inner: {key: wanted}})
+        method.check(replace(context(Own(nn.Linear(4, 6))), epochs=3, rounds=rounds))
+
+    # Of 12 rounds, the last six have 3, 3, 2, 2, 1 and 1 epochs.
+    for rounds, most in ((2, 3), (8, 2), (12, 1), (40, 1)):
+        for wanted in (None, 1, 2, 3):
+            if wanted is None or wanted <= most:
+                check(rounds, wanted)
+            else:
+                with refused("value", file="ima", key="scheme", value="epoch", names=key):
+                    check(rounds, wanted)
+                check(rounds, wanted, scheme="constant")
+                check(rounds, wanted, start=1.0)
