@@ -211,6 +211,24 @@ def test_of_equally_small_values_the_best_is_selected(tmp_path: Path) -> None:
     assert chosen == {"optimizer.lr": 0.03, "mu": 0.1}
 
 
+@pytest.mark.parametrize("grid", [[0.0, 0.1, 1.0], [1.0, 0.1, 0.0], [0.1, 1.0, 0.0]])
+def test_the_order_of_a_grid_selects_nothing(tmp_path: Path, grid: list[float]) -> None:
+    both = {"method": "fedprox", "grid": {"mu": grid}, "keys": {"optimizer.lr": [0.03, 0.1]}}
+    bench = load(settle(tmp_path, {"methods": [both]}))
+    target = bench.search("own", "grid", "demo")
+    means = {
+        (0.0, 0.1): 0.75, (0.1, 0.1): 0.2, (1.0, 0.1): 0.3,
+        (0.0, 0.03): 0.69, (0.1, 0.03): 0.72, (1.0, 0.03): 0.70,
+    }  # fmt: skip
+    for (mu, lr), mean in means.items():
+        scores = [mean - 0.07, mean + 0.07]
+        score(bench, target, f"fedprox_mu{mu}_optimizer.lr{lr}", scores, scores)
+    one = found(bench)
+    assert one.best is not None and one.selected is not None
+    values = [one.tried[place].candidate.values for place in (one.best, one.selected)]
+    assert values == [{"optimizer.lr": 0.1, "mu": 0.0}, {"optimizer.lr": 0.03, "mu": 0.1}]
+
+
 @pytest.mark.parametrize(("mu", "told"), [(0.0, 1), (0.1, 0), (1.0, 1), (0.5, 0)])
 def test_a_value_in_use_at_an_end_of_its_grid_is_told(tmp_path: Path, mu: float, told: int) -> None:
     bench = load(settle(tmp_path, methods={"fedprox": {"mu": mu}}))

@@ -132,20 +132,20 @@ def _searched(workbench: Workbench, target: SearchTarget, trial: Trial) -> Metho
 def _smallest(
     tried: Sequence[Tried], scores: Sequence[float | None], best: int, keys: Sequence[str]
 ) -> int:
-    """Of the candidates within one standard error of the best, that with the smallest values."""
+    """Of the candidates within one standard error of the best, that with the smallest values.
+
+    Of several with these, such as those of a method's own grid, that with the best score.
+    """
     values = [*tried[best].validation.by_seed.values()]
     error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
     top = scores[best]
     assert top is not None
-    near = [
-        place
-        for place, score in enumerate(scores)
-        if score is not None and abs(score - top) <= error
-    ]
+    behind = {place: abs(score - top) for place, score in enumerate(scores) if score is not None}
+    near = [place for place, distance in behind.items() if distance <= error]
     sizes = {place: [tried[place].candidate.values[key] for key in keys] for place in near}
     if not all(is_number(value) for those in sizes.values() for value in those):
         return best
-    return min(near, key=lambda place: (sizes[place], place != best))
+    return min(near, key=lambda place: (sizes[place], behind[place], place != best))
 
 
 def at_an_end(workbench: Workbench, target: SearchTarget) -> Iterator[str]:
