@@ -289,6 +289,10 @@ def test_numbers_of_other_libraries_are_pythons_however_deep() -> None:
         ([3, 3, 2], 0.2, 0.2, 2),
         ([3, 3, 3], 0.2, 0.2, None),
         ([3, 1], 0.0, 0.2, 1),
+        ([9, 3], 0.5, 0.3, 1),
+        ([9, 4], 0.5, 0.3, None),
+        ([16, 15], 0.9, 0.1, 1),
+        ([16, 16], 0.9, 0.1, None),
     ],
 )
 def test_a_client_of_too_few_samples_holds_none_out(

@@ -32,7 +32,7 @@ from fedrepro.config.values import Device, ExecutorName
 from fedrepro.data.arrays import NAME, dataset_of
 from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.data.dataset import Dataset
-from fedrepro.data.partition.partition import make_partition
+from fedrepro.data.partition.partition import held_out, make_partition
 from fedrepro.engine.initialise import initialise, is_fresh
 from fedrepro.engine.losses import Loss
 from fedrepro.engine.modules import refuse_unusable
@@ -230,7 +230,6 @@ def _trained(said: SimpleNamespace) -> Run:
     dataset = dataset_of(said.clients, said.test, said.task)
     share, validation = said.test_fraction or 0.0, said.validation
     share = 0.2 if said.test_fraction is None and said.test is None else share
-    _refuse_single(dataset, share, validation)
     architecture = _architecture_of(said)
     objects = given.objects_of(said.loss, said.measures)
     given.refuse_unscored(objects, share)
@@ -252,6 +251,7 @@ def _trained(said: SimpleNamespace) -> Run:
     }
     plugins = Folders(objects=(*objects, *classes))
     spec = _spec_of(said, method, content, dataset, plugins)
+    _refuse_single(dataset, share, validation)
     if not share and (line := given.unscored(spec)):
         _warn(line)
     if share and dataset.test and (line := given.stopped_by_shared(spec)):
@@ -401,12 +401,16 @@ def _refuse_single(dataset: "Dataset", share: float, validation: float) -> None:
     """Refuse a client of fewer samples than each holds out, and one to train on."""
     sizes = np.bincount(np.asarray(dataset.train.group))
     held = {"test_fraction": share, "validation": validation}
-    asked = [f"{key}=0" for key, part in held.items() if part]
-    if sizes.min() < 1 + len(asked):
-        key = f"clients.{sizes.argmin()}"
+    asked = {key: part for key, part in held.items() if part}
+    left = sizes.min()
+    for part in asked.values():
+        left = left - held_out(left, part) if left > 1 else 0
+    if left < 1:
+        key, unset = f"clients.{sizes.argmin()}", "` or `".join(f"{name}=0" for name in asked)
+        shares = " and ".join(f"{name}={part:g}" for name, part in asked.items())
         why = (
-            f"{key}: samples: {sizes.min()}: expected at least {1 + len(asked)}, to hold one out "
-            f"and keep one: leave the client out, or set `{'` or `'.join(asked)}`"
+            f"{key}: samples: {sizes.min()}: expected enough to hold out some by {shares} and keep "
+            f"one: leave the client out, or set `{unset}`"
         )
         raise refusal(WHERE, why, key)
 

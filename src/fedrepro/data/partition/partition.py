@@ -318,6 +318,11 @@ Mask = NDArray[np.bool_]
 Halves = tuple[list[Indices], list[Indices]]  # what each client keeps, and what it holds out
 
 
+def held_out(samples: int, share: float) -> int:
+    """The number of a client's samples that it holds out: at least one, and not all."""
+    return min(max(round(share * samples), 1), samples - 1)
+
+
 @dataclass(frozen=True)
 class HoldingOut:
     """Divides each client's samples, in their order, into those that it keeps and the others.
@@ -390,7 +395,7 @@ class HoldingOut:
                 repair += " or raise `minimum`"
             why = f"has {len(indices)} sample: expected at least 2, to hold one out: {repair}"
             raise client_refused(spec, client, why)
-        wanted = min(max(round(share * len(indices)), 1), len(indices) - 1)
+        wanted = held_out(len(indices), share)
         own = self.labels[indices] if spec.stratified else np.zeros(len(indices), dtype=np.int64)
         return stratified_choice(own, wanted, random)
 
