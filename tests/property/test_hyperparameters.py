@@ -263,6 +263,10 @@ def test_other_default_formulas() -> None:
     assert any(leaf.tolist() == [0.25, 0.25] for leaf in tree.leaves(v))
 
 
+# Without these, the hyperparameter would be ignored.
+BESIDE = {"pfedme.personal_lr": {"inner_steps": 1}}
+
+
 def composition_of(part: registry.Part) -> str:
     around = {"wrapper": f"{part.name}+fedavg", "server optimizer": f"fedavg+{part.name}"}
     return around.get(part.kind, part.name)
@@ -278,8 +282,9 @@ def test_a_number_is_refused_in_one_line_or_gives_finite_models(name: str) -> No
         numbers = (-1, 0, 1) if isinstance(default, int) else (-1.0, 0.0, 1e-12, 1.0)
         for value in numbers:
             server: tree.Tree = {}
+            given = {key: value, **BESIDE.get(f"{name}.{key}", {})}
             with suppress(UserError):
-                world = federation(composition_of(part), {name: {key: value}}, momentum=0.0)
+                world = federation(composition_of(part), {name: given}, momentum=0.0)
                 world.method.check(replace(world.context, batch_size=8, cohort_size=5))
                 server, _, _ = play(world, until=2)
             for path, leaf in tree.named(server):
@@ -340,7 +345,8 @@ def test_what_is_out_of_range_is_refused_and_what_is_in_it_is_not(name: str) -> 
     def accepts(key: str, value: object) -> bool:
         refusal = None
         try:
-            registry.compose(composition_of(part), {name: {key: value}})
+            given = {key: value, **BESIDE.get(f"{name}.{key}", {})}
+            registry.compose(composition_of(part), {name: given})
         except UserError as error:
             refusal = error
         assert refusal is None or (refusal.file, refusal.key) == (f"method {name}", key)

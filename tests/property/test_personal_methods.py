@@ -427,12 +427,21 @@ def test_empty_parts_run_side_by_side() -> None:
         (Ditto, "personal_epochs", 0),
         (PFedMe, "inner_steps", -1),
         (PFedMe, "personal_lr", -0.1),
+        (PFedMe, "personal_lr", 0.1),  # it would be ignored
         (FedRep, "body_epochs", 0),
     ],
 )
 def test_bad_hyperparameters_get_one_line(method: type[Method], key: str, value: float) -> None:
     with refused("value", key=key, value=value):
         method(**{key: value})
+
+
+def test_a_hyperparameter_goes_with_the_one_that_uses_it() -> None:
+    PFedMe(personal_lr=0.1, inner_steps=1)
+    PerFedAvg(delta=0.1)
+    PerFedAvg(hessian_free=False, delta=PerFedAvg.delta)
+    with refused("value", key="delta", value=0.1):
+        PerFedAvg(hessian_free=False, delta=0.1)
 
 
 def test_a_model_without_a_head_is_refused() -> None:

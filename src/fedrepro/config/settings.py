@@ -480,8 +480,10 @@ class Setting(OfPapers):
 
     def _refuse_conflicts(self) -> None:
         """Raise ValueError for keys of which one would be ignored."""
-        if self.lr_schedule is not None and (self.lr_decay != 1.0 or not self.lr_schedule):
-            raise ValueError("`lr_schedule` of at least one factor, without `lr_decay`")
+        decays = self.lr_decay != 1.0 or self.decay_from
+        if self.lr_schedule is not None and (decays or not self.lr_schedule):
+            without = "`lr_decay` or `decay_from`"
+            raise ValueError(f"`lr_schedule` of at least one factor, without {without}")
         if self.loss and self.class_weights:
             raise ValueError("`class_weights` without `loss`: put the weights into the loss")
 

@@ -54,6 +54,12 @@ class PerFedAvg(Method):
     hessian_free: bool = True  # HF; False: FO
     delta: Positive = 0.001  # of HF's finite differences
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.hessian_free and self.delta != type(self).delta:
+            expected = f"{type(self).delta} without hessian_free, the differences of which it is"
+            raise bad_value("method per_fedavg", "delta", self.delta, expected)
+
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics("per_fedavg")
         if self.hessian_free and ctx.net.draws:

@@ -32,6 +32,7 @@ from fedrepro.engine.method import Context, Tree, descend, deviation, require_ra
 from fedrepro.engine.optim import sgd
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.methods.personal.own_model import PersonalModel
+from fedrepro.support.errors import bad_value
 
 PLAIN = sgd()  # one object for all rounds, or every round would be recompiled
 
@@ -50,6 +51,12 @@ class PFedMe(PersonalModel):
     personal: bool = deviation(
         True, released=False, item="26", why="clients are evaluated with the shared model"
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.personal_lr is not None and not self.inner_steps:
+            expected = "null without inner_steps, the steps of which it is the rate"
+            raise bad_value("method pfedme", "personal_lr", self.personal_lr, expected)
 
     def check(self, ctx: Context) -> None:
         if self.inner_steps:

@@ -85,6 +85,7 @@ PAIRS: list[tuple[type[BaseModel], dict[str, Any], dict[str, Any]]] = [
     (Setting, {**S, "lr_decay": 0.9}, {**S, "lr_decay": 0.9, "lr_schedule": [1.0]}),
     (Setting, {**S, "lr_schedule": [0.0]}, {**S, "lr_schedule": []}),
     (Setting, {**S, "lr_schedule": "cosine"}, {**S, "lr_schedule": "cosine", "lr_decay": 0.5}),
+    (Setting, {**S, "decay_from": 1}, {**S, "lr_schedule": "cosine", "decay_from": 1}),
     (Setting, {**S, "lr_decay": {"factor": 0.5, "every": 1}},
      {**S, "lr_decay": {"factor": 0.5, "every": 0}}),
     (Setting, {**S, "participation": 1}, {**S, "participation": 1.01}),
