@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.reduction import ForkingPickler
 from threading import Event
@@ -18,6 +19,8 @@ import torch
 from torch import nn
 
 import fedrepro as fr
+from fedrepro.engine.method import Method
+from fedrepro.measures.base import Measure
 from fedrepro.support.errors import writing
 from support.refusals import refused
 
@@ -122,6 +125,38 @@ def test_scores_of_a_run_in_a_temporary_folder_outlive_it_in_a_copy(model: Any) 
         with refused("unreadable", file="model.safetensors"):
             each.model  # noqa: B018
     assert len(fr.compare({"both": copies[:1]})) == 1
+
+
+@pytest.mark.parametrize("better", [True, False])
+def test_what_a_program_gave_as_objects_does_not_travel_with_a_run(better: bool) -> None:
+    """No importable module has them. Which way their scores are better is known without them."""
+
+    @dataclass(frozen=True)
+    class Own(Method):
+        """FedAvg."""
+
+    class Share(Measure):
+        words, higher_is_better, per = "share", better, "client"
+
+        def of_outputs(self, outputs: Any, targets: Any) -> float:
+            return float((outputs.argmax(1) == targets).mean())
+
+    runs = [
+        fr.train(
+            Own, "logistic", CLIENTS, rounds=3, lr=lr,
+            measures=[Share, lambda outputs, targets: float(outputs.std())],
+            loss=lambda outputs, targets: nn.functional.cross_entropy(outputs, targets),
+        )
+        for lr in (0.01, 1.0)
+    ]  # fmt: skip
+    for copied in (lambda run: ForkingPickler.loads(ForkingPickler.dumps(run)), copy.deepcopy):
+        copies = [copied(copied(run)) for run in runs]
+        for of, higher in (("client_share", better), ("client_measure", True)):
+            table = fr.compare(copies, of=of)
+            assert table.equals(fr.compare(runs, of=of))
+            first, second = table["mean"]
+            assert first != second
+            assert (table["gain"].iloc[1] > 0) == ((second > first) == higher)
 
 
 def test_a_fork_trains_while_a_thread_of_its_parent_does() -> None:

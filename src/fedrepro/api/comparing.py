@@ -283,8 +283,9 @@ def _sign(column: str, run: Run) -> int:
         return -1
     for name in (column, column.partition("_")[2]):  # such as mse of client_mse
         measure = registry.find(name, "client", "round", folders=run.plugins) if name else None
-        if measure:
-            return 1 if measure.higher_is_better else -1
+        higher = measure.higher_is_better if measure else run.higher_is_better.get(name)
+        if higher is not None:
+            return 1 if higher else -1
     own = run.manifest.get("run", {}).get("evaluate", {}).get("measures", ())
     if {column, column.partition("_")[2]} & {*own}:
         wanted = f"a column of which it is known whether more is better: {column} is of a measure "

@@ -84,11 +84,13 @@ class Run:
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process gets, and a copy: a temporary folder is of one object.
 
-        Its files may be gone, so tables come along. A function that builds a model does not.
+        Its files may be gone, so tables come along. What the program gave as objects does not:
+        they may be of no module, or of one that the other process lacks.
         """
         read = {name: self._table(name) for name in ("rounds.parquet", "clients.parquet")}
         kept = {name: part for name, part in vars(self).items() if name != "model"}
-        return kept | {"_read": read, "architecture": None}
+        kept |= {"_read": read, "higher_is_better": self.higher_is_better}
+        return kept | {"architecture": None, "plugins": replace(self.plugins, objects=())}
 
     @property
     def rounds(self) -> "pd.DataFrame":
@@ -109,6 +111,12 @@ class Run:
         are not kept after the run.
         """
         return self._table("clients.parquet")
+
+    @cached_property
+    def higher_is_better(self) -> dict[str, bool]:
+        """By name of a measure that the program gave: True where more of it is better."""
+        given = self.plugins.objects
+        return {name: each.higher_is_better for kind, name, each in given if kind == "measures"}
 
     @cached_property
     def _read(self) -> "dict[str, pd.DataFrame]":
