@@ -17,6 +17,7 @@ from torch.nn import functional
 
 import fedrepro as fr
 from fedrepro.engine import evaluate
+from fedrepro.measures.base import Measure
 from fedrepro.models.classifier import Classifier
 from support.manifests import write_manifest
 from support.refusals import refused
@@ -327,6 +328,56 @@ def test_a_loss_has_no_gain_over_another_one() -> None:
             gains = fr.compare(runs, of=of)["gain"]
         assert [*gains.index[gains.isna()]] == ["delta", "task"] and len(said) == 2
     assert fr.compare(runs, of="test_mse")["gain"].notna().all()
+
+
+class Tally:
+    """A share of correct outputs, which counts its calls."""
+
+    def __init__(self, worth: float) -> None:
+        self.calls, self.worth = 0, worth
+
+    def __call__(self, outputs: Any, targets: Any) -> float:
+        self.calls += 1
+        return self.worth * float((outputs.argmax(1) == targets).mean())
+
+
+def a_function(worth: float) -> Any:
+    tally = Tally(worth)
+    return lambda outputs, targets: tally(outputs, targets)
+
+
+def a_class(worth: float) -> Any:
+    class Shares(Measure):
+        words, higher_is_better, per = "shares", True, "client"
+
+        def of_outputs(self, outputs: Any, targets: Any) -> float:
+            return worth
+
+    return Shares
+
+
+@pytest.mark.parametrize(
+    ("given", "name"), [(Tally, "Tally"), (a_function, "measure"), (a_class, "shares")]
+)
+def test_a_measure_has_no_gain_over_another_one_of_its_name(given: Any, name: str) -> None:
+    """One object is one measure, whatever its calls change, also within a list of seeds."""
+
+    def runs_of(measure: Any, lr: float = 0.1) -> list[fr.Run]:
+        clients = [(ONE_HOT, CLASSES)]
+        return [
+            fr.train("fedavg", "logistic", clients, rounds=1, measures=measure, lr=lr, seed=seed)
+            for seed in (1, 2)
+        ]
+
+    one = given(1.0)
+    runs = {"base": runs_of(one), "rate": runs_of(one, 0.2), "worth": runs_of(given(100.0))[:1]}
+    for of in (f"client_{name}", f"test_{name}"):
+        with pytest.warns(UserWarning, match="worth") as said:
+            gains = fr.compare(runs, of=of)["gain"]
+        assert [*gains.index[gains.isna()]] == ["worth"] and len(said) == 1
+    assert fr.compare(runs, of="client_accuracy")["gain"].notna().all()
+    with refused("value", key=f"mixed: measure {name}"):
+        fr.compare({"mixed": [runs["base"][1], runs["worth"][0]]})
 
 
 class Ranged(nn.Module):

@@ -13,8 +13,10 @@ import pandas as pd
 from fedrepro.api import charts
 from fedrepro.api.runs import Run, place_of
 from fedrepro.measures import registry
+from fedrepro.measures.base import Measure
 from fedrepro.provenance.identity import (
     UNKNOWN,
+    Difference,
     Identity,
     class_of,
     differences,
@@ -54,8 +56,8 @@ def compare(
         NaN for one) and ``gain`` over the first row, above 0 where it is better: the mean of the
         differences of ``paired`` seeds, those that both have, or of the means if there are none. A
         diverged run has no final score: with one, the row has no mean, and no gain over it exists.
-        Nor does a gain over runs that were scored on other samples, or by another loss where the
-        column is a loss: a warning names them.
+        Nor does a gain over runs that were scored on other samples, or by another loss or measure
+        of yours where that is the column: a warning names them.
 
     Raises:
         UserError: for no runs, an unfinished run, an unknown column, or a run with fewer rounds
@@ -208,11 +210,11 @@ def _named(
             differing = "; ".join(dict.fromkeys(words))
             why = f"{name}: seeds of arithmetic {differing}: not averaged"
             raise refusal("fedrepro", why, name)
-        _refuse_unlike(name, group, identities)
+        _refuse_unlike(name, group)
     return named
 
 
-def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identity]) -> None:
+def _refuse_unlike(name: str, group: Sequence[Run]) -> None:
     """Refuse runs of a group that differ in more than their seed, or do not differ in it."""
     seeds = [run.seed for run in group]
     for seed in seeds:
@@ -222,24 +224,40 @@ def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identit
     if len({*sizes}) > 1:
         wanted = f"{sizes[0]}, as its first run has: their models differ"
         raise bad_value("fedrepro", f"{name}: parameters", sizes[-1], wanted)
-    first, *others = map(_but_seed, identities)
-    for own in others:
-        for differing in other_numbers(differences(own, first)):
+    for run in group[1:]:
+        for differing in other_numbers(_differences(run, group[0])):
             wanted = f"{differing.wanted}, as its first run has"
             wanted = "that of its first run" if differing.about == "code" else wanted
             raise bad_value("fedrepro", f"{name}: {differing.key}", differing.recorded, wanted)
 
 
+def _differences(run: Run, other: Run) -> list[Difference]:
+    """How two runs differ, but for their seed.
+
+    A measure is the same if both were given one object, although a call of it may change that.
+    """
+    same = {
+        f"measure {name}"
+        for kind, name, each in run.plugins.objects
+        if kind == "measures" and (its := other.plugins.given(kind, name))
+        if its.of_outputs is each.of_outputs is not Measure.of_outputs
+    }
+    one, two = (_but_seed(Identity.of(each.manifest)) for each in (run, other))
+    return [each for each in differences(one, two) if each.key not in same]
+
+
 def _scored_otherwise(column: str, run: Run, other: Run) -> str:
     """Return why a column's scores of two runs are not of the same samples, if known; or "".
 
-    Or not by the same loss, where the column is that.
+    Or not by the same loss, where the column is that, or not by the same measure of your own.
     """
-    whose = column.partition("_")[0]
-    one, two = (Identity.of(each.manifest) for each in (run, other))
-    differing = differences(_but_seed(one), _but_seed(two))
-    if column == f"{whose}_loss" and any(each.key.startswith("loss") for each in differing):
+    whose, _, part = column.partition("_")
+    keys = {each.key for each in _differences(run, other)}
+    if column == f"{whose}_loss" and any(key.startswith("loss") for key in keys):
         return "another loss"
+    if {f"measure {column}", f"measure {part}"} & keys:
+        return "another measure of this name, or one that calls change: give both one object"
+    one, two = (Identity.of(each.manifest) for each in (run, other))
     if whose not in ("test", "client", "validation"):  # such as bytes_up
         return ""
     contents = {each.data.get("content_sha256") for each in (one, two)} - {None}
