@@ -96,6 +96,7 @@ def _import_everything() -> None:
     # What commands parse, too: templates, experiment files, printed numbers, the code of all runs.
     here = Path.cwd()
     importlib.import_module("fedrepro.report.pages.templates").compile_all(here)
+    importlib.import_module("fedrepro.report.drawing.markup").macros()
     importlib.import_module("fedrepro.config.loading").parse_all(here)
     with suppress(UserError):  # reported when a page needs them
         importlib.import_module("fedrepro.report.papers.published").load(here)

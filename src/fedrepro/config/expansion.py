@@ -125,7 +125,7 @@ def _with_grids(figure: Any, at: str, file: object) -> tuple[Any, dict[str, Any]
     for panel in panels:
         match panel:
             case {"variant_of": part, "methods": str(name), **kept}:
-                where = f"{at}.{panel.get('label')}"
+                where = f"{at}.{panel.get('label')}.methods"
                 made = expand({where: {name: {**own, "variant_of": part}}}, file)[where]
                 names, wide = list(made), len(across)
                 rows = [names[start : start + wide] for start in range(0, len(names), wide)]
@@ -168,6 +168,7 @@ def extend_all(raw: Mapping[object, object], shown: Path, root: Path) -> dict[ob
     return done
 
 
+OF_METHODS = re.compile(r"(^|\.)(methods?|save_models_at)(\.|$)")  # keys over methods' names
 # The value of each name, and which names of its `for` have been used.
 Names = Mapping[str, tuple[object, set[str]]]
 
@@ -283,7 +284,8 @@ class _Expansion:
                 raise bad_value(
                     self.file, at, text, f"{match[0]} alone: its value is a list or mapping"
                 )
-            if isinstance(value, float) and math.isfinite(value) and "e" in str(value):
+            small = isinstance(value, float) and math.isfinite(value) and "e" in str(value)
+            if small and OF_METHODS.search(at):
                 return format(Decimal(str(value)), "f")  # 1e-05 can be no part of a method's name
             return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
 

@@ -1,8 +1,8 @@
 """The contents of ``config/``, and what follows from them: settings, runs and targets."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from fedrepro.config.config_file import Config, Seeds
@@ -419,9 +419,14 @@ class Workbench:
         return RunKey(run.setting, str(Composition.of(parts)), run.seed)
 
     @cached_property
-    def _table(self) -> Callable[[str, str, Scale], TableTarget]:
-        """The target of a table, made once: a process that renders pages asks often."""
-        return cache(self._make_target)
+    def _made(self) -> dict[tuple[str, str, Scale], TableTarget]:
+        """The targets of tables that were asked for: a process that renders pages asks often."""
+        return {}
+
+    def _table(self, *asked: *tuple[str, str, Scale]) -> TableTarget:
+        if asked not in self._made:
+            self._made[asked] = self._make_target(*asked)
+        return self._made[asked]
 
     def _scale_of(self, system: str, item: str, asked: Scale) -> Scale:
         """The scale of a table's runs: compact tables are always at scale compact.

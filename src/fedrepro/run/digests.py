@@ -225,7 +225,7 @@ def _write(root: Path, system: str, rows: Rows) -> None:
 def _rows_of(path: Path) -> Iterator[tuple[int, Row, str]]:
     """Line, name and digest of each row of a CSV file; a row named as one before is numbered."""
     times: dict[Row, int] = {}
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with path.open(encoding="utf-8", newline="") as file:
         reader = csv.reader(file, strict=True)
         header, line = next(reader, []), reader.line_num + 1
         names = [name for name in header if name not in VALUES]

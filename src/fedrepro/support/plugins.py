@@ -9,11 +9,14 @@ import ast
 import hashlib
 import importlib.util
 import inspect
+import io
+import linecache
 import os
 import sys
+import tokenize
 import traceback
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, lru_cache
@@ -116,11 +119,14 @@ def content_of(file: Path) -> bytes:
 def source_of(file: Path) -> str:
     """The text of a code file, in the encoding that its first lines may name.
 
-    Raises:
-        ValueError: if it is in another one.
-        SyntaxError: if there is no such encoding.
+    What that lacks, as Python lets comments contain, is marked.
     """
-    return importlib.util.decode_source(content_of(file))
+    code = io.BytesIO(content_of(file))
+    encoding = "utf-8"
+    with suppress(SyntaxError):
+        encoding = tokenize.detect_encoding(code.readline)[0]
+    code.seek(0)
+    return io.TextIOWrapper(code, encoding, errors="replace").read()
 
 
 @lru_cache
@@ -131,7 +137,7 @@ def parse(file: Path) -> ast.Module:
         UserError: for a syntax error, with the line.
     """
     try:
-        return ast.parse(source_of(file), filename=str(file))
+        return ast.parse(content_of(file), filename=str(file))
     except SyntaxError as error:
         text = f": {error.text.strip()}" if error.text else ""
         where = f"{file}:{error.lineno}" if error.lineno else file  # none for a NUL
@@ -157,6 +163,8 @@ def import_file(kind: Kind, file: Path) -> ModuleType:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
+    # What is shown as the code is what was executed, whatever its encoding.
+    linecache.cache[str(file)] = 0, None, source_of(file).splitlines(keepends=True), str(file)
     try:
         # Not with the loader, which may use outdated bytecode.
         with no_exit():

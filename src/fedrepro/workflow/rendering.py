@@ -56,9 +56,10 @@ def _is_older(page: Path, files: Iterable[Path]) -> bool:
 @cache
 def report_code() -> str:
     """A hash of the report's code and templates. Kinds of figures are found by their files."""
-    files = [*(fingerprint.PACKAGE / "report").rglob("*.py"), *papers.files_of_report()]
+    report = fingerprint.PACKAGE / "report"
+    files = [*report.rglob("*.py"), *papers.files_of_report()]
     code = fingerprint.of_closure(files, fingerprint.OUTSIDE_A_PAGE)
-    templates = fingerprint.of_files([own_or_packaged(Path(), TEMPLATES)])
+    templates = fingerprint.of_files([own_or_packaged(Path(), TEMPLATES), *report.rglob("*.j2")])
     return fingerprint.of_text(code + templates)
 
 

@@ -35,9 +35,15 @@ def test_lists_make_every_combination_the_first_slowest() -> None:
 
 def test_a_small_number_is_written_out_in_a_name() -> None:
     """`prox_1e-05` is no name of a method, and `prox_1e+16` two."""
-    made = expanded('"p{v}": {for: {v: [0.00001, 1.0e-4, 0.1, 1.0e+16]}, mu: "{v}"}')
+    rates = "for: {v: [0.00001, 1.0e-4, 0.1, 1.0e+16]}"
+    made = expanded(f'methods: {{"p{{v}}": {{{rates}, mu: "{{v}}"}}}}')["methods"]
     assert list(made) == ["p0.00001", "p0.0001", "p0.1", "p10000000000000000"]
     assert [each["mu"] for each in made.values()] == [1e-5, 1e-4, 0.1, 1e16]
+    row = f'columns: [{{{rates}, label: "<{{v}}>", method: "p{{v}}"}}]'
+    columns = [(each["label"], each["method"]) for each in expanded(row)["columns"]]
+    assert columns[0] == ("<1e-05>", "p0.00001") and columns[2] == ("<0.1>", "p0.1")
+    settings = expanded(f'settings: {{"s-{{v}}": {{{rates}, lr: "{{v}}"}}}}')["settings"]
+    assert [*settings] == ["s-1e-05", "s-0.0001", "s-0.1", "s-1e+16"]  # as their runs are called
 
 
 def test_mappings_vary_together_and_values_may_be_anything() -> None:

@@ -1,5 +1,6 @@
 """Methods, models and partition schemes of one's own: found, part of a run's identity, refused."""
 
+import inspect
 import os
 import re
 import shutil
@@ -317,14 +318,19 @@ def test_a_syntax_error_names_a_line_if_there_is_one(
 
 
 def test_a_code_file_is_read_in_the_encoding_that_it_names(tmp_path: Path) -> None:
-    """Its page ended in a traceback, as did that of a file that is in no encoding that it names."""
+    """Its page ended in a traceback, as did one with a comment in another encoding."""
     text = "# coding: latin-1\nx = 'André'\n"
     (tmp_path / "own.py").write_text(text, encoding="latin-1")
     assert plugins.source_of(tmp_path / "own.py") == text
     assert plugins.import_file("methods", tmp_path / "own.py").x == "André"
-    (tmp_path / "none.py").write_text("# André\n", encoding="latin-1")
-    with refused("damaged", file="none.py"):
-        plugins.import_file("methods", tmp_path / "none.py")
+    code = "\r\nclass Own:\r\n    x = 1  # André\r\n"
+    (tmp_path / "remark.py").write_text(f"#é{code}", encoding="latin-1", newline="")
+    own = plugins.import_file("methods", tmp_path / "remark.py").Own
+    (tmp_path / "remark.py").unlink()  # what is shown is what was executed
+    assert own.x == 1 and "    x = 1  # Andr" in inspect.getsource(own)
+    (tmp_path / "text.py").write_text("\nx = 'é'\n", encoding="latin-1")
+    with refused("damaged", file="text.py:2"):
+        plugins.import_file("methods", tmp_path / "text.py")
 
 
 def test_a_folder_s_name_need_not_be_utf_8(tmp_path: Path) -> None:

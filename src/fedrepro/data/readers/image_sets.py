@@ -63,9 +63,7 @@ def _samples(
         where: what an error names.
     """
     labels = 1 if isinstance(spec, kinds.Cifar10Binary) else 2
-    grouped = (
-        isinstance(spec, kinds.Cifar100Binary) and spec.superclasses
-    )  # by the first of these bytes
+    grouped = isinstance(spec, kinds.Cifar100Binary) and spec.superclasses  # by the first byte
     width = labels + int(np.prod(SHAPE))
     parts = []
     for name in names:

@@ -51,7 +51,7 @@ def read_tabular_csv(spec: TabularCsv, source: Source) -> Content:
     if features.columns.empty:
         raise refusal(path, "no column is left as a feature")
     for name in filter(NO_NAME.fullmatch, features.columns):
-        wanted = "expected a name in the header, or, of row numbers, that it is in `drop`"
+        wanted = "expected a name in the header, or that it is in `drop`, as a row number"
         raise refusal(path, f"{name}: a column without a name: {wanted}", name)
     predicted = [("label", label) for label in spec.labels]
     for key, column in (*predicted, ("group", spec.group)):

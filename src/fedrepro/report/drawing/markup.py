@@ -3,18 +3,19 @@
 import re
 from functools import cache
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
 from fedrepro.report.drawing import style
-from fedrepro.support.packaged import ORIGIN
 
-SOURCE = ORIGIN / "reports/templates/drawing.svg.j2"
+SOURCE = Path(__file__).with_name("drawing.svg.j2")
 
 
 @cache
-def _macros() -> Any:
+def macros() -> Any:
+    """The template, compiled."""
     made = Environment(undefined=StrictUndefined)
     made.filters |= {"px": "{:.1f}".format, "xml": escape}
     in_one_line = re.sub(r"\n\s*", "", SOURCE.read_text(encoding="utf-8"))
@@ -23,4 +24,4 @@ def _macros() -> Any:
 
 def in_svg(part: str, **content: Any) -> str:
     """A part of a chart as SVG."""
-    return str(getattr(_macros(), part)(**content))
+    return str(getattr(macros(), part)(**content))

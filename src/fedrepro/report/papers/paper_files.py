@@ -28,6 +28,7 @@ def rows_of(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]
         UserError: if it can't be read, has other columns, or has a row without its main value.
     """
     rows: list[tuple[int, dict[str, str]]] = []
+    head: list[str] = []
     try:
         with (root / path).open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, restval="", strict=True)
@@ -40,7 +41,8 @@ def rows_of(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]
     except UnicodeDecodeError as error:
         raise unreadable(path, error) from None
     except csv.Error as error:  # of a quote that is not closed, which would hide what follows
-        raise unreadable(path, f"line {rows[-1][0] + 1 if rows else 2}: {error}") from None
+        after = rows[-1][0] if rows else len(head[:1])
+        raise unreadable(path, f"at or after line {after + 1}: {error}") from None
     columns = COLUMNS[path.name]
     if head != list(columns):
         raise bad_value(path, "line 1", ",".join(head), f"the columns {','.join(columns)}")
