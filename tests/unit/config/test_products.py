@@ -136,8 +136,8 @@ def test_a_heat_map_makes_its_methods() -> None:
 
 def test_wrong_names_of_a_heat_map() -> None:
     for text, key, value in (
-        (heat_map(name="p{mu}"), "One", "p0"),
-        (heat_map(name="p{mu}{xi}"), "One.p{mu}{xi}", "{xi}"),
+        (heat_map(name="p{mu}"), "One.methods", "p0"),
+        (heat_map(name="p{mu}{xi}"), "One.methods.p{mu}{xi}", "{xi}"),
         (heat_map("p3_0: {}"), "panels", "p3_0"),
     ):
         with refused("value", file="e.yaml", key=key, value=value, names="figures.grid.panels"):
