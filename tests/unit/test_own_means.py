@@ -70,8 +70,15 @@ def test_a_client_without_targets_that_count_leaves_a_rule_at_work(method: str) 
     assert any(not torch.equal(moved[name], leaf) for name, leaf in expected.items())
 
 
-@pytest.mark.parametrize("executor", ["sequential", "vectorised"])
-@pytest.mark.parametrize("weights", [None, [1.0, 8.0, 0.3], "balanced"])
+@pytest.mark.parametrize(
+    ("executor", "weights"),
+    [
+        ("sequential", None),
+        ("sequential", "balanced"),
+        ("sequential", [1.0, 8.0, 0.3]),
+        ("vectorised", [1.0, 8.0, 0.3]),
+    ],
+)
 def test_per_fedavgs_own_models_are_the_same_for_every_batch_size(
     executor: str, weights: Any
 ) -> None:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fedrepro.analysis import judging
 from fedrepro.analysis.finished import Finished, open_run
-from fedrepro.analysis.landscape import finite
 from fedrepro.config.settings import Evaluator
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
@@ -96,18 +95,18 @@ def quality_of(
         "judge": evaluator.model_dump(mode="json"),
         "samples": len(made),
         "classes": classes,
-        "numbers": {name: finite(value) for name, value in sorted(numbers.items())},
+        "numbers": {name: _finite(value) for name, value in sorted(numbers.items())},
         "training": {
             "epochs": whole.epochs,
-            "loss": finite(whole.loss),
+            "loss": _finite(whole.loss),
             "converged": whole.converged,
         },
         "clients": [
             {
                 "client": client,
                 "samples": len(each),
-                "accuracy": finite(judging.accuracy(whole.module, each)),
-                "one_epoch": finite(judging.accuracy(once.module, each)),
+                "accuracy": _finite(judging.accuracy(whole.module, each)),
+                "one_epoch": _finite(judging.accuracy(once.module, each)),
             }
             for client, each in enumerate(held)
         ],
@@ -290,8 +289,8 @@ def _by_class(
             {
                 "class": label,
                 "samples": len(own),
-                "diversity": finite(ours / theirs if theirs else math.nan),
-                "recognised": finite(judging.accuracy(eye.module, own)),
+                "diversity": _finite(ours / theirs if theirs else math.nan),
+                "recognised": _finite(judging.accuracy(eye.module, own)),
             }
         )
     return rows
@@ -310,3 +309,7 @@ def _inputs(samples: TensorSamples) -> tuple[Tensor, Tensor]:
 
 def _wide(features: Tensor) -> NDArray[np.float64]:
     return features.double().cpu().numpy()
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
