@@ -37,9 +37,9 @@ from fedrepro.check.contract import (
     structure_of,
 )
 from fedrepro.check.padding import most_padded, refuse_padding
-from fedrepro.check.server_optimizers import checked_optimizer, require_effects, require_optimizer
+from fedrepro.check.server_optimizers import checked_optimizer, require_effects
 from fedrepro.check.traces import strangers
-from fedrepro.engine import graphs, tree
+from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import (
     Executor,
@@ -242,10 +242,7 @@ class HookChecks(Purity):
         self.traced: set[tuple[str, int]] = set()  # hooks and rounds that were checked in full
         self.reported: dict[int, Structure] = {}  # structure of a round's first update
         self.fresh: set[str] = set()
-        layers = method.layers()
-        self.classifies = all(layer.classifies for layer in layers)
-        loops = plugins.overrides(self.cls, "client_update")
-        self.descends = loops and all(layer.uses_optimizer for layer in layers)
+        self.classifies = all(layer.classifies for layer in method.layers())
 
     def over(self, name: str) -> Callable[..., Any]:
         """The hook called ``name`` with its checks."""
@@ -272,15 +269,11 @@ class HookChecks(Purity):
                     gpu = ctx.net.device.type == "cuda"
                     hidden = is_mapped() or (gpu and torch.cuda.is_current_stream_capturing())
                     looks = first and not hidden
-                    descends = looks and self.descends and call == ("client_update", 0)
-                    seen = graphs.watched(ctx) if descends else ctx
                     with self._unchanged(ctx, fixed) if looks else nullcontext():
-                        result = hook(seen, *given, **named)
+                        result = hook(ctx, *given, **named)
                     self._require_form(name, ctx, arguments, result)
                     if name == "server_update" and first and (self.followed or self.weighed):
                         require_effects(ctx, hook, arguments, result, self.followed, self.weighed)
-                    if descends:
-                        require_optimizer(ctx, seen, result[0])
                 except Mistake as mistake:
                     raise refusal(self._where(name), f"{name}: {mistake}", name) from None
                 except KeyError as missing:

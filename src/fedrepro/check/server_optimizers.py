@@ -1,4 +1,4 @@
-"""The contract of a server optimizer, and of those who should follow it or the clients' one."""
+"""The contract of a server optimizer, and of those who should follow it."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -12,7 +12,6 @@ from fedrepro.check.contract import Mistake, Purity, require_like, require_pair,
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import Faithful
-from fedrepro.engine.graphs import reads
 from fedrepro.engine.optim import Rate
 from fedrepro.engine.tree import Tree
 from fedrepro.support import plugins
@@ -22,10 +21,6 @@ CALLS = 2  # of each function that are checked: in the second, there is a state
 FOLLOW = (
     "let apply_server_optimizer(ctx, server, delta) move the model, or name no server optimizer, "
     "with `uses_server_optimizer: ClassVar[bool] = False` in the class"
-)
-DESCEND = (
-    "let descend(...) take the steps, or call `ctx.optimizer`; for steps of its own, write "
-    "`uses_optimizer: ClassVar[bool] = False` in the class"
 )
 WEIGH = "sum the updates with `weights`, or leave out the wrapper that sets them"
 
@@ -123,18 +118,3 @@ def require_effects(
         others = weights * (1 + weights.new_ones(len(weights)).cumsum(0))
         if same(after, hook(ctx, given["server"], given["updates"], others)):
             raise Mistake("moves the model without regard to `weights`", WEIGH)
-
-
-def require_optimizer(ctx: Context, seen: Context, update: Tree) -> None:
-    """Raise Mistake if a client's model moved, but nothing read the optimizer that is to move it.
-
-    Not for plain SGD, whose step needs the learning rate alone.
-
-    Args:
-        seen: the copy of ``ctx`` that the client's hook got, which notes what is read of it.
-    """
-    # Read in any case, of the context of a wrapper around: what that calls has been checked.
-    plain = not ctx.optimizer.weight_decay and not ctx.optimizer.init({"": ctx.sizes})
-    moved = any(bool(leaf.any()) for leaf in tree.leaves(update.get("delta", {})))
-    if moved and not plain and "optimizer" not in reads(seen):
-        raise Mistake("moves the model without regard to the clients' optimizer", DESCEND)

@@ -118,7 +118,6 @@ class Method(Faithful):
     own_classifier: ClassVar[bool] = False  # each client keeps a classifier, but none is shared
     # Whether it calls `apply_server_optimizer`; if not, no server optimizer can be added.
     uses_server_optimizer: ClassVar[bool] = True
-    uses_optimizer: ClassVar[bool] = True  # its clients' steps are those of the setting's optimizer
     decay_restarts: ClassVar[bool] = True  # where a wrapper's released code restarts the decay
     outputs: ClassVar[int | None] = None  # of the model; None: as the task requires
 
