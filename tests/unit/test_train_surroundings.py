@@ -21,6 +21,7 @@ from torch import nn
 import fedrepro as fr
 from fedrepro.engine.method import Method
 from fedrepro.measures.base import Measure
+from fedrepro.methods.local import Local
 from fedrepro.support.errors import writing
 from support.refusals import refused
 
@@ -157,6 +158,17 @@ def test_what_a_program_gave_as_objects_does_not_travel_with_a_run(better: bool)
             first, second = table["mean"]
             assert first != second
             assert (table["gain"].iloc[1] > 0) == ((second > first) == higher)
+
+
+def test_a_copy_has_no_shared_model_either() -> None:
+    @dataclass(frozen=True)
+    class Alone(Local):
+        """Clients train alone."""
+
+    run = fr.train(Alone, "logistic", CLIENTS, rounds=1)
+    for each in (run, copy.deepcopy(run), ForkingPickler.loads(ForkingPickler.dumps(run))):
+        with refused("missing"):
+            _ = each.model
 
 
 def test_a_fork_trains_while_a_thread_of_its_parent_does() -> None:

@@ -360,17 +360,17 @@ def a_class(worth: float) -> Any:
     ("given", "name"), [(Tally, "Tally"), (a_function, "measure"), (a_class, "shares")]
 )
 def test_a_measure_has_no_gain_over_another_one_of_its_name(given: Any, name: str) -> None:
-    """One object is one measure, whatever its calls change, also within a list of seeds."""
+    """Nor in a list of seeds: one that the program changes between two runs is another one."""
 
-    def runs_of(measure: Any, lr: float = 0.1) -> list[fr.Run]:
+    def runs_of(worth: float, lr: float = 0.1) -> list[fr.Run]:
+        keys = {"rounds": 1, "lr": lr}
         clients = [(ONE_HOT, CLASSES)]
         return [
-            fr.train("fedavg", "logistic", clients, rounds=1, measures=measure, lr=lr, seed=seed)
+            fr.train("fedavg", "logistic", clients, measures=given(worth), seed=seed, **keys)
             for seed in (1, 2)
         ]
 
-    one = given(1.0)
-    runs = {"base": runs_of(one), "rate": runs_of(one, 0.2), "worth": runs_of(given(100.0))[:1]}
+    runs = {"base": runs_of(1.0), "rate": runs_of(1.0, 0.2), "worth": runs_of(100.0)[:1]}
     for of in (f"client_{name}", f"test_{name}"):
         with pytest.warns(UserWarning, match="worth") as said:
             gains = fr.compare(runs, of=of)["gain"]

@@ -13,10 +13,8 @@ import pandas as pd
 from fedrepro.api import charts
 from fedrepro.api.runs import Run, place_of
 from fedrepro.measures import registry
-from fedrepro.measures.base import Measure
 from fedrepro.provenance.identity import (
     UNKNOWN,
-    Difference,
     Identity,
     class_of,
     differences,
@@ -210,11 +208,11 @@ def _named(
             differing = "; ".join(dict.fromkeys(words))
             why = f"{name}: seeds of arithmetic {differing}: not averaged"
             raise refusal("fedrepro", why, name)
-        _refuse_unlike(name, group)
+        _refuse_unlike(name, group, identities)
     return named
 
 
-def _refuse_unlike(name: str, group: Sequence[Run]) -> None:
+def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identity]) -> None:
     """Refuse runs of a group that differ in more than their seed, or do not differ in it."""
     seeds = [run.seed for run in group]
     for seed in seeds:
@@ -224,26 +222,12 @@ def _refuse_unlike(name: str, group: Sequence[Run]) -> None:
     if len({*sizes}) > 1:
         wanted = f"{sizes[0]}, as its first run has: their models differ"
         raise bad_value("fedrepro", f"{name}: parameters", sizes[-1], wanted)
-    for run in group[1:]:
-        for differing in other_numbers(_differences(run, group[0])):
+    first, *others = map(_but_seed, identities)
+    for own in others:
+        for differing in other_numbers(differences(own, first)):
             wanted = f"{differing.wanted}, as its first run has"
             wanted = "that of its first run" if differing.about == "code" else wanted
             raise bad_value("fedrepro", f"{name}: {differing.key}", differing.recorded, wanted)
-
-
-def _differences(run: Run, other: Run) -> list[Difference]:
-    """How two runs differ, but for their seed.
-
-    A measure is the same if both were given one object, although a call of it may change that.
-    """
-    same = {
-        f"measure {name}"
-        for kind, name, each in run.plugins.objects
-        if kind == "measures" and (its := other.plugins.given(kind, name))
-        if its.of_outputs is each.of_outputs is not Measure.of_outputs
-    }
-    one, two = (_but_seed(Identity.of(each.manifest)) for each in (run, other))
-    return [each for each in differences(one, two) if each.key not in same]
 
 
 def _scored_otherwise(column: str, run: Run, other: Run) -> str:
@@ -252,12 +236,12 @@ def _scored_otherwise(column: str, run: Run, other: Run) -> str:
     Or not by the same loss, where the column is that, or not by the same measure of your own.
     """
     whose, _, part = column.partition("_")
-    keys = {each.key for each in _differences(run, other)}
+    one, two = (Identity.of(each.manifest) for each in (run, other))
+    keys = {each.key for each in differences(_but_seed(one), _but_seed(two))}
     if column == f"{whose}_loss" and any(key.startswith("loss") for key in keys):
         return "another loss"
     if {f"measure {column}", f"measure {part}"} & keys:
-        return "another measure of this name, or one that calls change: give both one object"
-    one, two = (Identity.of(each.manifest) for each in (run, other))
+        return "another measure of this name, or one that calls change: give each run a new one"
     if whose not in ("test", "client", "validation"):  # such as bytes_up
         return ""
     contents = {each.data.get("content_sha256") for each in (one, two)} - {None}

@@ -90,6 +90,8 @@ class Run:
         read = {name: self._table(name) for name in ("rounds.parquet", "clients.parquet")}
         kept = {name: part for name, part in vars(self).items() if name != "model"}
         kept |= {"_read": read, "higher_is_better": self.higher_is_better}
+        if any(kind == "methods" for kind, *_ in self.plugins.objects):
+            kept["kept_by_clients"] = self.kept_by_clients
         return kept | {"architecture": None, "plugins": replace(self.plugins, objects=())}
 
     @property
@@ -117,6 +119,13 @@ class Run:
         """By name of a measure that the program gave: True where more of it is better."""
         given = self.plugins.objects
         return {name: each.higher_is_better for kind, name, each in given if kind == "measures"}
+
+    @cached_property
+    def kept_by_clients(self) -> str:
+        """How much of the model each client keeps: "all", "part" or ""."""
+        from fedrepro.api.stored_model import kept_by_clients  # which imports PyTorch
+
+        return kept_by_clients(self.manifest, self.plugins)
 
     @cached_property
     def _read(self) -> "dict[str, pd.DataFrame]":

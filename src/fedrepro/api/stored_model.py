@@ -36,7 +36,7 @@ def read_model(run: "Run") -> nn.Module:
         UserError: if it has none, or its name is unknown.
     """
     tensors, facts = load_tree(run.folder / MODEL)
-    kept = kept_by_clients(run.manifest, run.plugins)
+    kept = run.kept_by_clients
     if facts.get("part") != "" or facts["clients"] is not None or kept == "all":
         raise refusal(run.folder, f"{run.method} has no shared model", code="missing")
     shape, outputs = shapes_from(facts["input_shape"]), int(facts["outputs"])

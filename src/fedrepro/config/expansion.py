@@ -168,7 +168,10 @@ def extend_all(raw: Mapping[object, object], shown: Path, root: Path) -> dict[ob
     return done
 
 
-OF_METHODS = re.compile(r"(^|\.)(methods?|save_models_at)(\.|$)")  # keys over methods' names
+# Keys of methods' names.
+OF_METHODS = re.compile(
+    r"(^|\.)(methods?|save_models_at|variant_of|wrapper|around|columns\..*\.demo)(\.|$)"
+)
 # The value of each name, and which names of its `for` have been used.
 Names = Mapping[str, tuple[object, set[str]]]
 

@@ -164,7 +164,7 @@ def import_file(kind: Kind, file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
     # What is shown as the code is what was executed, whatever its encoding.
-    linecache.cache[str(file)] = 0, None, source_of(file).splitlines(keepends=True), str(file)
+    linecache.cache[str(file)] = 0, None, io.StringIO(source_of(file)).readlines(), str(file)
     try:
         # Not with the loader, which may use outdated bytecode.
         with no_exit():

@@ -42,6 +42,9 @@ def test_a_small_number_is_written_out_in_a_name() -> None:
     row = f'columns: [{{{rates}, label: "<{{v}}>", method: "p{{v}}"}}]'
     columns = [(each["label"], each["method"]) for each in expanded(row)["columns"]]
     assert columns[0] == ("<1e-05>", "p0.00001") and columns[2] == ("<0.1>", "p0.1")
+    for key, made in (("wrapper", "p0.00001"), ("demo", "p0.00001"), ("setting", "p1e-05")):
+        row = f'columns: [{{{rates}, label: "<{{v}}>", {key}: "p{{v}}"}}]'
+        assert expanded(row)["columns"][0][key] == made
     settings = expanded(f'settings: {{"s-{{v}}": {{{rates}, lr: "{{v}}"}}}}')["settings"]
     assert [*settings] == ["s-1e-05", "s-0.0001", "s-0.1", "s-1e+16"]  # as their runs are called
 

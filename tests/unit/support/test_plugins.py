@@ -323,7 +323,7 @@ def test_a_code_file_is_read_in_the_encoding_that_it_names(tmp_path: Path) -> No
     (tmp_path / "own.py").write_text(text, encoding="latin-1")
     assert plugins.source_of(tmp_path / "own.py") == text
     assert plugins.import_file("methods", tmp_path / "own.py").x == "André"
-    code = "\r\nclass Own:\r\n    x = 1  # André\r\n"
+    code = "\f\x0b\r\nclass Own:\r\n    x = 1  # André\r\n"  # of which Python makes three lines
     (tmp_path / "remark.py").write_text(f"#é{code}", encoding="latin-1", newline="")
     own = plugins.import_file("methods", tmp_path / "remark.py").Own
     (tmp_path / "remark.py").unlink()  # what is shown is what was executed
