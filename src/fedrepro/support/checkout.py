@@ -39,7 +39,9 @@ def of_folder(folder: Path) -> dict[str, Any] | None:
     heads = [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]
     if not heads or not COMMIT.fullmatch(heads[0]):
         return None
-    return {"commit": heads[0], "dirty": any(not line.startswith("#") for line in lines)}
+    # Git lists a folder that it ignores without looking whether it has such files.
+    others = (line for line in lines if not line.endswith("__pycache__/"))
+    return {"commit": heads[0], "dirty": any(not line.startswith("#") for line in others)}
 
 
 def is_commit(folder: Path, name: object) -> bool:

@@ -46,6 +46,18 @@ def test_a_folder_is_at_a_commit_until_its_code_changes(folder: Path) -> None:
     assert state(folder) == {"commit": another, "dirty": True}
 
 
+def test_compiled_code_is_no_change_and_an_ignored_folder_of_code_is(folder: Path) -> None:
+    (folder / ".gitignore").write_text("__pycache__/\nmore/\n", encoding="utf-8")
+    commit = commit_all(folder.parent)
+    for inner in (folder, folder / "inner"):
+        (inner / "__pycache__").mkdir(parents=True)
+        (inner / "__pycache__/mine.cpython-311.pyc").touch()
+    assert state(folder) == {"commit": commit, "dirty": False}
+    (folder / "more").mkdir()
+    (folder / "more/own.py").touch()
+    assert state(folder) == {"commit": commit, "dirty": True}
+
+
 def test_a_process_asks_once(folder: Path) -> None:
     before = checkout.of_folder(folder)
     commit_all(folder.parent)
