@@ -237,7 +237,7 @@ WITH_NUMBER: dict[str, Callable[[float], Any]] = {
     "a member": lambda by: Kind(int(by)),
     "a deque": lambda by: collections.deque([by]),
     "a default of a dict": lambda by: collections.defaultdict(lambda: by),
-    "a counter": lambda by: itertools.count(int(by)) if sys.version_info < (3, 14) else by,
+    "a counter": lambda by: itertools.count(int(by)) if sys.version_info < (3, 12) else by,
     "a closure": closure,
     "a closure in a closure": two_deep,
     "a default": with_default,

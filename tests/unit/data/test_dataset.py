@@ -195,7 +195,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
 def test_a_full_disk_during_download(tmp_path: Path) -> None:
     large = idx_files(train=2000, test=20, side=28)
     with tiny_disk(tmp_path / "downloads", kibibytes=1024) as resize:
-        with refused("unwritable", file="train-images-idx3-ubyte", names="written"):
+        with refused("unwritable", names=("train-images-idx3-ubyte", "written")):
             make(tmp_path, large)
         assert not list((tmp_path / "downloads" / "d").iterdir())
         resize(8192)

@@ -40,7 +40,7 @@ SAME: dict[str, Write] = {
     "other order.csv": csv(REVERSED),
     "other order, in words.csv": csv(REVERSED.add_prefix("client-")),
     "commas at ends.csv": text(
-        "0,1,2,3\n" + WIDE.to_csv(None, index=False, header=False, lineterminator=",\n")
+        "0,1,2,3\n" + WIDE.to_csv(None, index=False, header=False).replace("\n", ",\n")
     ),
     "comment.csv": lambda path: np.savetxt(path, LOSSES, delimiter=",", header="0,1,2,3"),
     "ids.parquet": WIDE.rename(columns=str).to_parquet,
