@@ -108,9 +108,7 @@ def own_net(
             own = own._replace(chained=_is_chained(module, calls[0]))
         if own.normalised and not (end == "Softmax" and own_loss):
             inverse = "log" if end == "Softmax" else "logit"
-            wanted = (
-                f"logits, which classify samples: its last {end.lower()} left out, or {inverse}()"
-            )
+            wanted = f"logits: leave its last {end.lower()} out, or take the {inverse} of it"
             raise bad_value(where, "outputs", "probabilities", wanted)
     net = Net(module, precision, own, arguments=arguments)
     if not net.trained:

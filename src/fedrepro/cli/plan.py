@@ -66,7 +66,7 @@ def handle(arguments: argparse.Namespace) -> None:
 
 
 def _cells(line: dict[str, Any], keys: str) -> tuple[str, ...]:
-    """What a line says under each key, in words."""
+    """Write a line's values under the keys as cells."""
     return tuple(_cell(line, key) for key in keys.split())
 
 

@@ -122,7 +122,7 @@ def visible(folder: Path, pattern: str) -> list[Path]:
 
 
 def is_hidden(path: Path) -> bool:
-    """Whether a part of a relative path is hidden, or is the folder that macOS adds to archives."""
+    """Return True for a relative path with a hidden part, or in a folder of macOS's metadata."""
     return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
 
 
