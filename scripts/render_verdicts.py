@@ -70,7 +70,7 @@ KIND = PrintedMetric(unit="percent")
 def printed(mean: float, std: float | None) -> PrintedCell:
     """A percentage as printed, to two decimals."""
     spread = None if std is None else round(std, 2)
-    return PrintedCell(*NAME, round(mean, 2), spread, "", 2, "", *PLACE, KIND)
+    return PrintedCell(*NAME, round(mean, 2), spread, f"{mean:.2f}", 2, "", *PLACE, KIND)
 
 
 def joint(theirs: int, ddof: int, ours: int) -> Cell:

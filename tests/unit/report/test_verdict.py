@@ -45,7 +45,8 @@ def printed(
     kind = PrintedMetric(
         unit={"acc1": "percent", "worst10": "percent", "ece": "fraction"}.get(metric, "own")
     )
-    number = ("d", "c", "m", metric, mean, std, "", decimals, "")
+    text = "empty" if mean is None else f"{mean:.{decimals}f}"
+    number = ("d", "c", "m", metric, mean, std, text, decimals, "")
     return PrintedCell(*number, "s", "table_1", "1", kind)
 
 
@@ -205,7 +206,9 @@ def a_hundredth(cell: PrintedCell) -> PrintedCell:
     assert one is not None
     kind = cell.kind.model_copy(update={"unit": "fraction"})
     less = None if std is None else std / 100
-    return replace(cell, mean=one / 100, std=less, decimals=cell.decimals + 2, kind=kind)
+    decimals = cell.decimals + 2
+    text = f"{one / 100:.{decimals}f}"
+    return replace(cell, mean=one / 100, std=less, text=text, decimals=decimals, kind=kind)
 
 
 @pytest.mark.parametrize("mean", [0.4, 3.0, 18.0, 50.0, 97.0, 99.6])
@@ -394,6 +397,19 @@ def test_the_rule_is_said_in_words(spread: Spread) -> None:
     assert spread.source in text
     assert "demo" in text
     assert ("population" in text) == (spread is FEDGO)
+
+
+@pytest.mark.parametrize(
+    ("text", "half"),
+    [("1500", 0.5), ("1.5e3", 50.0), ("1.50e3", 5.0), ("1.5E-3", 0.00005), ("0.25", 0.005),
+     ("2e0", 0.5)],
+)  # fmt: skip
+def test_a_limit_includes_half_of_the_last_digit_however_it_is_printed(
+    text: str, half: float
+) -> None:
+    cell = replace(printed(float(text), metric="own"), text=text)
+    found = judge(cell, Estimate(3, float(text), half, None), NO_SPREAD)
+    assert found.limit == pytest.approx(half * (1 + DRAW_OF_3))
 
 
 @pytest.mark.parametrize(

@@ -297,7 +297,7 @@ def _short(difference: float, printed: PrintedCell) -> str:
 
 def rounding(printed: PrintedCell) -> float:
     """Half a unit of the last printed digit."""
-    return 0.5 * 10.0**-printed.decimals
+    return printed.last_digit / 2
 
 
 def tolerance(printed: PrintedCell) -> float:
