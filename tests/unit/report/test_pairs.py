@@ -120,6 +120,20 @@ def pairs_with(*texts: tuple[str, str], std: float | None = None) -> list[Pair]:
         ({"by": -1.0}, [("59.5", "60.0"), ("58.95", "60.0")], (PrintedWord.SUPPORTS, 2, 0)),
         ({"by": -1.0}, [("58.8", "60.0")], (PrintedWord.DOES_NOT_SUPPORT, 0, 0)),
         ({"by": 1.0}, [("60.0", "60.0")], (PrintedWord.DOES_NOT_SUPPORT, 0, 0)),
+        # The same is so on both sides, and equal numbers are as claimed.
+        ({"quantifier": "same", "margin": 1.0}, [("60.0", "60.0"), ("61.0", "60.0")],
+         (PrintedWord.SUPPORTS, 2, 0)),
+        ({"quantifier": "same", "margin": 1.0}, [("61.1", "60.0"), ("58.9", "60.0")],
+         (PrintedWord.SUPPORTS, 2, 0)),
+        ({"quantifier": "same", "margin": 1.0}, [("61.2", "60.0"), ("59.9", "60.0")],
+         (PrintedWord.DOES_NOT_SUPPORT, 1, 0)),
+        ({"quantifier": "same", "margin": 1.0}, [("58.8", "60.0"), ("60.0", "60.0")],
+         (PrintedWord.DOES_NOT_SUPPORT, 1, 0)),
+        ({"quantifier": "same"}, [("60.1", "60.0")], (PrintedWord.SUPPORTS, 1, 0)),
+        ({"quantifier": "same"}, [("60.2", "60.0")], (PrintedWord.DOES_NOT_SUPPORT, 0, 0)),
+        # Comparable or better: only how far it lags is bounded.
+        ({"quantifier": "same", "by": -1.0}, [("90.0", "60.0"), ("59.0", "60.0")],
+         (PrintedWord.SUPPORTS, 2, 0)),
     ],
 )  # fmt: skip
 def test_what_printed_numbers_say(
@@ -135,6 +149,8 @@ def test_what_printed_numbers_say(
 def test_the_furthest_against_comes_first_and_ties_come_last() -> None:
     pairs = pairs_with(("59.0", "60.0"), ("60.0", "60.0"), ("62.0", "60.0"), ("57.0", "60.0"))
     assert [pair.lead for pair in judge_printed(claim(), pairs).against] == [-3.0, -1.0, 0.0]
+    same = judge_printed(claim(quantifier="same", margin=0.5), pairs)
+    assert [pair.lead for pair in same.against] == [-3.0, 2.0, -1.0]
 
 
 @pytest.mark.parametrize(
@@ -171,6 +187,10 @@ def test_leads_within_the_printed_spread(
         ("1.7", {}, 0, 1),
         ("2.5", {"by": 1.0}, 1, 1),
         ("2.4", {"by": 1.0}, 1, 0),  # beyond the claimed lead, not beyond zero
+        ("0.5", {"quantifier": "same", "margin": 2.0}, 1, 1),  # 1.5 from the margin
+        ("-0.5", {"quantifier": "same", "margin": 2.0}, 1, 1),
+        ("0.6", {"quantifier": "same", "margin": 2.0}, 1, 0),
+        ("-0.6", {"quantifier": "same", "margin": 2.0}, 1, 0),
     ],
 )
 def test_a_lead_is_beyond_the_spread_by_more_than_is_claimed(
@@ -213,6 +233,10 @@ def test_a_number_on_both_sides_has_no_part_in_the_mean(lead: str, word: Printed
          (Single.AGAINST, Single.NOT_COMPUTED)),
         ({"quantifier": "average", "by": 2.0}, [(4, 3), (5, 3)], Word.DOES_NOT_HOLD,
          (Single.AGAINST, Single.LEADS)),
+        ({"quantifier": "same", "margin": 1.0}, [(4, 3), (2, 3)], Word.HOLDS,
+         (Single.LEADS, Single.LEADS)),
+        ({"quantifier": "same", "margin": 1.0}, [(5, 3), (1, 3)], Word.DOES_NOT_HOLD,
+         (Single.AGAINST, Single.AGAINST)),
     ],
 )  # fmt: skip
 def test_counts_are_compared_not_tested(

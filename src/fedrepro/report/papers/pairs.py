@@ -102,7 +102,7 @@ def judge_printed(
     """
     against = sorted(
         (pair for pair in pairs if not leads(claim, pair.lead, pair.rounding)),
-        key=lambda pair: pair.lead,
+        key=lambda pair: room(claim, pair.lead),
     )
     ties = sum(claim.by == 0 and abs(pair.lead) < 1e-9 for pair in against)
     mean = math.fsum(pair.lead for pair in pairs) / len(pairs)
@@ -132,7 +132,7 @@ def judge_printed(
 
 
 def _is_beyond(claim: Claim, pairs: Sequence[Pair], spread: Spread) -> bool:
-    """Return True if the mean lead exceeds the claimed one by the 95 % limit of Welch's t."""
+    """Return True if the mean lead is inside the claimed ones by the 95 % limit of Welch's t."""
     shares: dict[PrintedCell, float] = {}  # a number may be in several pairs
     for pair in pairs:
         shares[pair.left] = shares.get(pair.left, 0.0) + 1 / len(pairs)
@@ -144,9 +144,20 @@ def _is_beyond(claim: Claim, pairs: Sequence[Pair], spread: Spread) -> bool:
     total = math.fsum(errors)
     degrees = total**2 * (spread.seeds - 1) / math.fsum(error**2 for error in errors)
     lead = math.fsum(pair.lead for pair in pairs) / len(pairs)
-    return lead - claim.by > student_t(degrees) * math.sqrt(total)
+    return room(claim, lead) > student_t(degrees) * math.sqrt(total)
 
 
 def leads(claim: Claim, lead: float, rounding: float) -> bool:
-    """Return True if a lead is positive, or at least the claimed one, allowing for rounding."""
-    return lead > 0 if claim.by == 0 else lead >= claim.by - rounding - 1e-9
+    """Return True if a lead is as claimed, allowing for rounding: one of 0 must be more than 0."""
+    inside = room(claim, lead)
+    return inside > 0 if claim.by == 0 and not is_two_sided(claim) else inside >= -rounding - 1e-9
+
+
+def room(claim: Claim, lead: float) -> float:
+    """How far a lead is inside the claimed ones; below 0, how far it is outside."""
+    return (claim.margin or 0.0) - abs(lead) if is_two_sided(claim) else lead - claim.by
+
+
+def is_two_sided(claim: Claim) -> bool:
+    """Return True if a claim bounds leads on both sides; with ``by`` it bounds what may lag."""
+    return claim.quantifier == "same" and claim.by == 0
