@@ -15,6 +15,7 @@ from fedrepro.report.cells import tables
 from fedrepro.report.pages.answers import CellUse, answers_of, cells_of_runs, headline
 from fedrepro.report.papers import published
 from fedrepro.run.results import read_run
+from fedrepro.support.printing import decimals_for
 from support.report_world import copy_inputs, write_run
 from support.search_world import settle
 
@@ -68,7 +69,7 @@ def record_of(seed: int = 2, **about: Any) -> Any:
 
 def test_cells_with_a_number_of_their_own_are_listed_one_by_one_and_others_together() -> None:
     """Published settings come first; one of several seeds has the cell's mean beside it."""
-    printed: Any = SimpleNamespace(decimals=3)
+    printed: Any = SimpleNamespace(decimals=3, mean=75.0)
     uses = [
         use("demo 1", demo=True), use("demo 2", demo=True), use("several"), use("others"),
         use("printed", seeds=(2,), printed=printed), use("one", seeds=(2,)),
@@ -93,6 +94,11 @@ def test_cells_with_a_number_of_their_own_are_listed_one_by_one_and_others_toget
     assert [each.value for each in headline(answers)] == [75, 1, 50]
     none = answers_of(record_of(rounds={"round": [1]}), uses)
     assert [each.value for each in none] == [None] * 8 and headline(none) == []
+    # An empty printed cell has no decimals of its own.
+    empty: Any = SimpleNamespace(decimals=0, mean=None)
+    small = record_of(rounds={"round": [1], "test_loss": [0.0041]})
+    (loss,) = answers_of(small, [use("loss", printed=empty, metric=OfRounds(name="loss"))])
+    assert loss.decimals == decimals_for([0.0041]) == 5
 
 
 def test_a_ratio_is_of_the_run_s_own_seed() -> None:

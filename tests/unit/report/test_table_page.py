@@ -89,6 +89,32 @@ def test_the_best_of_a_row_is_that_of_its_metric_s_direction(made: Made) -> None
     }
 
 
+@pytest.mark.parametrize(
+    ("decimals", "wanted"),
+    [((2, None, 2, 2), 2), ((None, 1, 0, 3), 3), ((0, 0, 0, 0), 0), ((None,) * 4, 2)],
+)
+def test_numbers_that_are_compared_have_the_same_decimals(
+    made: Made, decimals: tuple[int | None, ...], wanted: int
+) -> None:
+    """An empty printed cell has no decimals, and 40.7 is not the best beside 40.74."""
+    _, target, table = made
+    cells = [*table.cells]
+    for place, (cell, own) in enumerate(zip(cells, decimals, strict=False)):
+        assert cell.printed
+        mean = cell.printed.mean if own is not None else None
+        printed = replace(cell.printed, mean=mean, decimals=own or 0)
+        result = replace(cell.result, mean=80.0 + (0.6 if place == 1 else 0.0))
+        cells[place] = replace(cell, printed=printed, result=result)
+    changed = replace(table, cells=tuple(cells))
+    assert {changed.decimals(cell) for cell in changed.cells[:4]} == {wanted}
+    assert best_of_rows(target, changed, range(4))[0].ours == {1}
+
+
+def test_a_number_beside_an_empty_cell_is_written_with_the_decimals_that_suit_it() -> None:
+    cell = next(cell for cell in checkout()[1].cells if cell.mean is None)
+    assert [cell.written(value) for value in (40.744, 0.0041)] == ["40.74", "0.00410"]
+
+
 def test_of_a_loss_the_least_is_best() -> None:
     bench, papers = checkout()
     target = bench.table("superfed", "table_2_6", "paper")

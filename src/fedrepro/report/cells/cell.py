@@ -318,12 +318,13 @@ class ComputedTable:
         return column.own if column.metric else (row.metric, row.unit)
 
     def decimals(self, cell: TableCell) -> int:
-        """The decimals of our number: the printed one's, or those that suit its row."""
-        if cell.printed:
-            return cell.printed.decimals
+        """The decimals of a row's numbers of one measure: the most printed, or those that suit."""
         row = (other for other in self.cells if other.row == cell.row)
-        alike = (other for other in row if self.measure_of(other) == self.measure_of(cell))
-        return decimals_for(other.result.mean for other in alike)
+        alike = [other for other in row if self.measure_of(other) == self.measure_of(cell)]
+        printed = [
+            each.decimals for other in alike if (each := other.printed) and each.mean is not None
+        ]
+        return max(printed, default=decimals_for(other.result.mean for other in alike))
 
     def as_values(self) -> dict[str, Any]:
         """As JSON values."""

@@ -103,7 +103,9 @@ def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[SimpleNamespa
                 words=_words(record, use.metric),
                 value=value,
                 unit=use.metric.quantity.unit,
-                decimals=max(printed.decimals, 2) if printed else decimals_for([value]),
+                decimals=decimals_for([value])
+                if printed is None or printed.mean is None
+                else max(printed.decimals, 2),
                 seed=_seed(record.run.seed, use.seeds),
                 whole=use.result() if len(use.seeds) > 1 and not use.demo else None,
             )

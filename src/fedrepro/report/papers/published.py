@@ -22,6 +22,7 @@ from fedrepro.support.errors import bad_value, missing_value, refusal
 from fedrepro.support.files import visible
 from fedrepro.support.grouping import grouped
 from fedrepro.support.packaged import own_or_packaged
+from fedrepro.support.printing import decimals_for, fixed
 from fedrepro.support.typed_yaml import Typed, read_text, read_yaml
 
 CLAIMS, INSIGHTS = "claims.yaml", "what_follows.yaml"
@@ -54,7 +55,7 @@ class Printed:
     Attributes:
         mean: None if the printed cell is empty.
         std: None if no spread is printed.
-        decimals: of the printed mean.
+        decimals: of the printed mean; without one 0, which says nothing about ours.
         doubt: why the number is doubtful, or "".
     """
 
@@ -100,7 +101,9 @@ class PrintedCell(Printed):
         return float(10.0 ** int(Decimal(self.text.split()[0]).as_tuple().exponent))
 
     def written(self, value: float) -> str:
-        """One of our values with the printed mean's number of decimals."""
+        """One of our values with the printed mean's number of decimals, or those that suit it."""
+        if self.mean is None:
+            return fixed(value, decimals_for([value]))
         mantissa, power, _ = self.text.split()[0].lower().partition("e")
         if power:
             return f"{value:.{len(mantissa.partition('.')[2])}e}"
