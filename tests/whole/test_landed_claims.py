@@ -718,7 +718,7 @@ def test_a_claim_that_does_not_hold_says_what_was_looked_at(
             found = judge_compact(bench, claim, tables, 0.5)
             assert found, claim.anchor
             said.add(found.word)
-            text = looked_at(bench, claim, tables)
+            text = looked_at(claim, tables)
             assert text or found.word != Word.DOES_NOT_HOLD, claim.anchor
             assert bool(text) == bool(claim.compact.looked_at), "no number is missing"
     assert "holds" in said

@@ -85,6 +85,10 @@ class MetricKind(Typed):
         """The metric at another mixture of clients' two models, where there are two."""
         return self
 
+    def unreached(self, record: Record, rounds: int) -> float | None:
+        """What a run counts as that never reached its target, that of all rounds; None if none."""
+        return None
+
 
 class OfMeasure(MetricKind):
     """A metric of one measure, which it stores if that is a plug-in."""
@@ -293,6 +297,9 @@ class RoundsTo(OfAccuracy):
     def of_both(self) -> MetricKind | None:
         return self.model_copy(update={"speed_up": False}) if self.speed_up else None
 
+    def unreached(self, record: Record, rounds: int) -> float | None:
+        return float(rounds)
+
 
 class MegabytesTo(OfAccuracy):
     """The megabytes that all clients receive and send until a test accuracy is reached.
@@ -316,15 +323,26 @@ class MegabytesTo(OfAccuracy):
 
     def _series(self, record: Record) -> Series:
         reached = RoundsTo(rounds_to=self.megabytes_to)._series(record)
-        rounds = record.rounds
-        columns = (rounds[name] for name in ("round", "bytes_down", "bytes_up"))
+        sent = self._sent(record)
+        return [
+            (number, math.fsum(megabytes for at, megabytes in sent if at <= number))
+            for number, _ in reached
+        ]
+
+    def unreached(self, record: Record, rounds: int) -> float | None:
+        """Those of all rounds; of a run that stopped before, at the rate of the rounds it ran."""
+        sent = self._sent(record)
+        total = math.fsum(megabytes for _, megabytes in sent)
+        return total * (rounds / sent[-1][0]) if sent else None
+
+    def _sent(self, record: Record) -> Series:
+        """The megabytes since the evaluated round before, by round."""
+        columns = (record.rounds.get(name, ()) for name in ("round", "bytes_down", "bytes_up"))
         sent, last = [], 0.0
         for number, down, up in zip(*columns, strict=True):
-            sent.append((number - last) * (down + up) / 1e6)
+            sent.append((number, (number - last) * (down + up) / 1e6))
             last = number
-            if (number, number) in reached:
-                return [(number, math.fsum(sent))]
-        return []
+        return sent
 
 
 class Reached(OfAccuracy):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,10 +10,9 @@ import pytest
 from fedrepro.cli.check_paper import faults_at_demo
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
+from fedrepro.config.metrics import MegabytesTo, OfRounds, RoundsTo
 from fedrepro.config.tables import Summary
-from fedrepro.config.targets import Cell
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells import claims
 from fedrepro.report.cells.cell import (
     CellRun,
     ComputedTable,
@@ -21,11 +21,13 @@ from fedrepro.report.cells.cell import (
     TableColumn,
     TableRow,
 )
-from fedrepro.report.cells.claims import compact_pairs, judge_compact, values_of
+from fedrepro.report.cells.claims import compact_pairs, judge_claim, judge_compact
 from fedrepro.report.cells.paper_faults import faults_of, unfilled
+from fedrepro.report.cells.tables import _speed_up
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim, CompactTest
 from fedrepro.report.papers.leads import Word
+from fedrepro.report.papers.pairs import printed_pairs
 from fedrepro.run.results import RunStatus
 from support.places import ROOT
 from support.refusals import refused
@@ -105,42 +107,90 @@ def run_of(seed: int, value: float | None, state: RunStatus = "finished", **more
     return CellRun("fedavg", seed, state, "", value, reference=True, **about)
 
 
+def never(seed: int, state: RunStatus = "finished", **more: Any) -> CellRun:
+    return run_of(seed, None, state, unreached=30.0, **more)
+
+
 def test_a_run_that_never_reached_the_target_counts_as_all_its_rounds() -> None:
-    cell = cell_of(run_of(1, 12.0), run_of(2, None), run_of(3, None, "diverged"))
-    assert cell.result.current_by_seed(30) == {1: 12.0, 2: 30.0}
+    cell = cell_of(run_of(1, 12.0), never(2), never(3, "diverged"), never(4, changed=("rounds",)))
+    assert cell.result.counted_by_seed() == {1: 12.0, 2: 30.0}
     assert cell.result.current_by_seed() == {1: 12.0}
-    never = cell_of(run_of(1, None), run_of(2, None))
-    assert never.result.current_by_seed(30) == {1: 30.0, 2: 30.0}
+    none = cell_of(never(1), never(2)).result
+    assert none.counted_by_seed() == {1: 30.0, 2: 30.0}
     # Of several methods the best counts, which is none where none arrives.
-    several = replace(never, result=replace(never.result, methods=("fedavg", "fedprox")))
-    assert several.result.current_by_seed(30) == {}
+    assert replace(none, methods=("fedavg", "fedprox")).counted_by_seed() == {}
     other = replace(
-        cell.result, runs=(*cell.result.runs, replace(run_of(4, 9.0), method="fedprox"))
+        cell.result, runs=(*cell.result.runs, replace(run_of(5, 9.0), method="fedprox"))
     )
-    assert other.current_by_seed(30) == {1: 12.0, 2: 30.0}
+    assert other.counted_by_seed() == {1: 12.0, 2: 30.0}
 
 
-def test_a_speed_up_counts_the_seeds_in_which_only_the_wrapper_arrives(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+def test_a_speed_up_counts_the_seeds_in_which_only_the_wrapper_arrives() -> None:
+    last = never(8, changed=("lr",))
+    own = cell_of(run_of(1, 20.0), run_of(2, 15.0), never(3), never(4), run_of(5, 25.0),
+                  never(6, "diverged"), run_of(7, 10.0), run_of(8, 10.0)).result  # fmt: skip
+    rival = cell_of(run_of(1, 80.0), never(2), never(3), run_of(4, 6.0), run_of(6, 9.0),
+                    never(7, "diverged"), last).result  # fmt: skip
+    both = _speed_up(own, rival)
+    assert both.by_seed == {1: 4.0}
+    assert both.counted_by_seed() == {1: 4.0, 2: 2.0, 3: 1.0, 4: 0.2}
+    nowhere = cell_of(never(1), never(2)).result
+    assert _speed_up(nowhere, rival).counted_by_seed() == {1: 80.0 / 30.0, 2: 1.0}
+    # Of which of several rivals, none of which arrives, is not known.
+    several = replace(nowhere, methods=("fedavg", "fedprox"))
+    assert _speed_up(own, several).counted_by_seed() == {}
+
+
+def test_what_a_run_that_never_arrives_counts_as() -> None:
+    """Megabytes of a run that stopped before its last round go on at the rate of those it ran."""
+    rounds = {"round": [1, 2, 5], "test_accuracy": [0.1, 0.2, 0.3],
+              "bytes_down": [1e6, 2e6, 2e6], "bytes_up": [1e6, 2e6, 2e6]}  # fmt: skip
+    record: Any = SimpleNamespace(rounds=rounds)
+    rounds_to, megabytes_to = RoundsTo(rounds_to=70), MegabytesTo(megabytes_to=70)
+    assert rounds_to.unreached(record, 5) == 5.0
+    assert megabytes_to.unreached(record, 5) == 2 + 4 + 12
+    assert megabytes_to.unreached(record, 10) == 36
+    assert MegabytesTo(megabytes_to=20)._series(record) == [(2, 6.0)]
+    none: Any = SimpleNamespace(rounds={"round": []})
+    assert megabytes_to.unreached(none, 5) is None
+    assert OfRounds(name="loss").unreached(record, 5) is None
+
+
+@pytest.mark.parametrize("scale", ["paper", "compact"])
+@pytest.mark.parametrize("lost", ["left", "right"])
+def test_a_claim_counts_the_seeds_that_never_arrive(
+    bench: Workbench, scale: str, lost: str
 ) -> None:
-    target = bench.table("ima", "compact_rounds", "compact")
-    with_ima = cell_of(run_of(1, 20.0), run_of(2, 50.0), run_of(3, None), run_of(4, 25.0)).result
-    without = cell_of(run_of(1, 80.0), run_of(2, None), run_of(3, None)).result
-
-    def rounds(_: Workbench, cell: Cell) -> tuple[Result, Result] | None:
-        return (with_ima, without) if cell.metric.of_both else None
-
-    monkeypatch.setattr(claims, "rounds_of_both", rounds)
-    cells = tuple(cell_of(run_of(1, 20.0), run_of(2, None)) for _ in target.cells)
-    table = ComputedTable(
-        "ima", "compact_rounds", "compact", "", None, Summary(), (), (), cells
-    )  # fmt: skip
-    known = values_of(bench, table)
-    # All of the 100 rounds count where the target is never reached.
-    speed_up, of_rounds = {1: 4.0, 2: 2.0, 3: 1.0}, {1: 20.0, 2: 100.0}
-    wanted = [speed_up if rounds(bench, cell) else of_rounds for cell in target.cells]
-    assert speed_up in wanted and of_rounds in wanted
-    assert known == wanted
+    """Without them the left one would need fewer rounds with every seed, at both scales."""
+    few = [10.0, 11.0, 10.5, 10.2, 10.8]
+    many = [20.0, 21.0, 20.5, 20.3, 20.7]
+    own, rival = ([run_of(at, value) for at, value in enumerate(each, 1)] for each in (few, many))
+    (own if lost == "left" else rival)[4:] = [never(5)]
+    sides = {"left": cell_of(*own), "right": cell_of(*rival)}
+    claims_of = published.load(bench.root).claims
+    asked = next(each for each in claims_of if each.anchor == "fedgo-rounds")
+    if scale == "compact":
+        assert isinstance(asked.compact, CompactTest)
+        pair, *_ = compact_pairs(bench, asked, asked.compact)
+        target = bench.table("fedgo", asked.compact.table, "compact")
+        cells = [cell_of() for _ in target.cells]
+        cells[pair.left], cells[pair.right] = sides["left"], sides["right"]
+        table = ComputedTable(
+            "fedgo", target.item, "compact", "", None, Summary(), (), (), tuple(cells)
+        )  # fmt: skip
+        made = judge_compact(bench, asked, {("fedgo", target.item): table}, None)
+    else:
+        pairs = printed_pairs(asked, published.load(bench.root))[:1]
+        index = {
+            (each.system, each.table, each.name): sides[side]
+            for side, each in (("left", pairs[0].left), ("right", pairs[0].right))
+        }
+        made = judge_claim(asked, pairs, index)
+    assert made
+    (test,) = (row.test for row in made.comparisons if row.test)
+    leads = [10.0, 10.0, 10.0, 10.1, -9.3 if lost == "left" else 19.2]
+    assert (test.seeds, test.lead) == (5, pytest.approx(sum(leads) / 5))
+    assert lost == "right" or made.word != Word.HOLDS
 
 
 def test_nor_do_their_divergences() -> None:
@@ -153,14 +203,6 @@ def test_nor_do_their_divergences() -> None:
 def test_numbers_of_other_code_or_configuration_do_not_count() -> None:
     other = run_of(2, 2.0, code="made by other code: core"), run_of(3, 3.0, changed=("rounds",))
     assert cell_of(run_of(1, 1.0), *other).result.current_by_seed() == {1: 1.0}
-
-
-def test_only_tables_of_rounds_have_a_last_round(bench: Workbench) -> None:
-    for item, counted in (("compact_rounds", {1: 30.0}), ("compact_accuracy", {})):
-        target = bench.table("fedgo", item, "compact")
-        cells = tuple(cell_of(run_of(1, None)) for _ in target.cells)
-        table = ComputedTable("fedgo", item, "compact", "", None, Summary(), (), (), cells)
-        assert all(values == counted for values in values_of(bench, table))
 
 
 def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:

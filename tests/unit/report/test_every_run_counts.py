@@ -82,7 +82,7 @@ def test_a_seed_made_otherwise_is_not_averaged_with_the_current_ones(
     assert f"seed {odd} " in cell.result.trouble
     assert (
         cell.result.current_by_seed()
-        == cell.result.current_by_seed(300)
+        == cell.result.counted_by_seed()
         == {run.seed: run.value for run in cell.result.runs if run.state == "finished"}
     )
 

@@ -253,13 +253,13 @@ def test_what_was_looked_at_has_the_numbers_that_count() -> None:
             (n + 1 for n in range(9, 300) if mean(curve[n - 9 : n + 1]) >= 0.77), 300
         )
     assert 300 in rounds.values()
-    text = looked_at(bench, claim, made)
+    text = looked_at(claim, made)
     assert f"its {mean([*rounds.values()]):.0f} rounds" in text and "{" not in text
-    assert looked_at(bench, claim, {}) == ""
+    assert looked_at(claim, {}) == ""
     wrong = claim.compact.model_copy(update={"looked_at": "It is {proks}."})
     line = r"ima/claims\.yaml: speed\.compact\.looked_at: '\{proks\}':"
     with pytest.raises(UserError, match=line):
-        looked_at(bench, claim.model_copy(update={"compact": wrong}), made)
+        looked_at(claim.model_copy(update={"compact": wrong}), made)
 
 
 def landed_curve(setting: str, method: str, seed: int) -> list[float]:

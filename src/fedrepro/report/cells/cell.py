@@ -9,7 +9,7 @@ numbers are found as they are printed.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -85,6 +85,8 @@ class CellRun:
         made_on: the packages and the machine that it is from; or "".
         arithmetic: how a run of this workbench differs from the class of arithmetic that is
             configured; or "".
+        unreached: what a claim counts without a number, as the target was never reached: all rounds
+            or megabytes; None for another number.
     """
 
     method: str
@@ -100,6 +102,12 @@ class CellRun:
     data: str = ""
     made_on: str = ""
     arithmetic: str = ""
+    unreached: float | None = None
+
+    @property
+    def counted(self) -> float | None:
+        """Its number in a claim. Runs that never arrive are the worst, and are not left out."""
+        return self.unreached if self.value is None and self.state == "finished" else self.value
 
     @property
     def stale(self) -> str:
@@ -157,20 +165,18 @@ class Result:
         """The numbers of the chosen method, in printed units."""
         return {run.seed: run.value for run in self.runs_of_the_chosen if run.value is not None}
 
-    def current_by_seed(self, last: float | None = None) -> dict[int, float]:
-        """The numbers that claims, comparisons and the league count: of current runs only.
+    def current_by_seed(self) -> dict[int, float]:
+        """The numbers that comparisons and the league count: of current runs only."""
+        return {run.seed: run.value for run in self._current if run.value is not None}
 
-        Args:
-            last: what counts for a finished run that never reached the target. Leaving such seeds
-                out would leave out the worst ones.
-        """
+    def counted_by_seed(self) -> dict[int, float]:
+        """The numbers that claims count: also those of runs that never reached their target."""
+        return {run.seed: run.counted for run in self._current if run.counted is not None}
+
+    @property
+    def _current(self) -> Iterator[CellRun]:
         runs = self.runs_of_the_chosen or (self.runs if len(self.methods) == 1 else ())
-        current = (run for run in runs if not run.stale)
-        values = {
-            run.seed: last if run.value is None and run.state == "finished" else run.value
-            for run in current
-        }
-        return {seed: value for seed, value in values.items() if value is not None}
+        return (run for run in runs if not run.stale)
 
     @property
     def lost_seeds(self) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
-from fedrepro.config.metrics import RoundsTo
 from fedrepro.config.tables import Table
 from fedrepro.config.targets import ComputedTarget
 from fedrepro.config.workbench import Workbench
@@ -19,7 +18,6 @@ from fedrepro.report.cells.cell import ComputedTable, TableCell, kinds_of_machin
 from fedrepro.report.cells.computed import compute
 from fedrepro.report.cells.findings import CompactPair, Finding, Side, finding_of
 from fedrepro.report.cells.readings import Both
-from fedrepro.report.cells.tables import rounds_of_both
 from fedrepro.report.papers.claim import (
     OTHERS,
     Claim,
@@ -106,7 +104,7 @@ def _side(printed: PrintedCell, index: CellIndex) -> Side:
     if cell is None:
         return Side(name, {})
     whole = cell.verdict is None or cell.verdict.is_of_current_runs
-    return Side(name, cell.result.current_by_seed() if whole else {}, cell.result.diverged)
+    return Side(name, cell.result.counted_by_seed() if whole else {}, cell.result.diverged)
 
 
 def _judge_counted(
@@ -164,14 +162,13 @@ def judge_compact(
     pairs = list(compact_pairs(workbench, claim, test))
     table = experiment.compact[test.table]
     computed = tables.get((claim.system, test.table))
-    known = values_of(workbench, computed) if computed else []
 
     def side(place: int) -> Side:
         label = _label(table, place)
         if computed is None:
             return Side(label, {})
         cell = computed.cells[place]
-        values = known[place]
+        values = cell.result.counted_by_seed()
         return Side(label, values, cell.result.diverged, not values and _is_impossible(cell))
 
     sides = [(side(pair.left), side(pair.right)) for pair in pairs]
@@ -253,26 +250,6 @@ def _check(table: Table, selector: CompactSelector, file: object, key: str) -> N
             if not matches and (kind, pattern) != ("column", OTHERS):
                 expected = f"the label of a {kind} of its table"
                 raise bad_value(file, f"{key}.{kind}", pattern, expected, labels)
-
-
-def values_of(workbench: Workbench, table: ComputedTable) -> list[dict[int, float]]:
-    """For each cell of a compact table, the numbers by seed that a claim counts.
-
-    A speed-up divides two numbers of rounds, and a run that never reached the target counts as all
-    its rounds in each: the seeds in which only the wrapper arrives are those that it helps most.
-    """
-    target = workbench.table(table.system, table.item, "compact")
-    values = []
-    for cell, computed in zip(target.cells, table.cells, strict=True):
-        is_of_rounds = isinstance(cell.metric, RoundsTo)
-        last = float(workbench.setting(cell.setting).rounds) if is_of_rounds else None
-        both = rounds_of_both(workbench, cell)
-        if both is None:
-            values.append(computed.result.current_by_seed(last))
-            continue
-        own, rival = (result.current_by_seed(last) for result in both)
-        values.append({seed: rival[seed] / own[seed] for seed in own if seed in rival})
-    return values
 
 
 def _is_impossible(cell: TableCell) -> bool:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, TableCell
-from fedrepro.report.cells.claims import values_of
 from fedrepro.report.papers.claim import Address, Claim, Insight
 from fedrepro.report.papers.published import CLAIMS, INSIGHTS, Printed
 from fedrepro.run.landed_runs import PAPERS
@@ -56,9 +54,7 @@ def sentence(insight: Insight, find: Find) -> str | None:
     return filled(insight.says, insight.numbers, insight.tables[0], find, where)
 
 
-def looked_at(
-    workbench: Workbench, claim: Claim, tables: Mapping[tuple[str, str], ComputedTable]
-) -> str:
+def looked_at(claim: Claim, tables: Mapping[tuple[str, str], ComputedTable]) -> str:
     """What was looked at before a claim's small runs were believed; "" if a number is missing.
 
     Args:
@@ -73,7 +69,7 @@ def looked_at(
 
     def find(item: str) -> Numbers:
         table = tables.get((claim.system, item))
-        return {} if table is None else compact_numbers(workbench, table)
+        return {} if table is None else compact_numbers(table)
 
     where = (PAPERS / claim.system / CLAIMS, f"{claim.name}.compact.looked_at")
     return filled(test.looked_at, test.numbers, test.table, find, where) or ""
@@ -115,11 +111,11 @@ def _of_printed(cell: TableCell) -> Number | None:
     return Number(result.mean if current else None, result.n, printed, form)
 
 
-def compact_numbers(workbench: Workbench, table: ComputedTable) -> Numbers:
+def compact_numbers(table: ComputedTable) -> Numbers:
     """The cells of a compact table, from the runs that a claim counts."""
     numbers = []
-    for cell, by_seed in zip(table.cells, values_of(workbench, table), strict=True):
-        values = [*by_seed.values()]
+    for cell in table.cells:
+        values = [*cell.result.counted_by_seed().values()]
         mean = math.fsum(values) / len(values) if values else None
         form = ".1f" if table.rows[cell.row].unit == "%" else ".3g"
         numbers.append(Number(mean, len(values), None, form))

@@ -211,39 +211,46 @@ def _selection(cell: Cell) -> str:
 
 def result_in(workbench: Workbench, cell: Cell) -> Result:
     """The number of a cell over its seeds, in the cell's setting."""
-    both = rounds_of_both(workbench, cell)
-    return _speed_up(*both) if both else _of_methods(workbench, cell, cell.methods, cell.metric)
-
-
-def rounds_of_both(workbench: Workbench, cell: Cell) -> tuple[Result, Result] | None:
-    """The rounds of a speed-up's own methods and of its rivals; None for another number."""
-    metric = cell.metric.of_both
-    if metric is None:
-        return None
-    own, rival = (
-        _of_methods(workbench, cell, methods, metric) for methods in (cell.methods, cell.rivals)
-    )
-    return own, rival
+    rounds = cell.metric.of_both
+    if rounds is None:
+        return _of_methods(workbench, cell, cell.methods, cell.metric)
+    both = (cell.methods, cell.rivals)
+    return _speed_up(*(_of_methods(workbench, cell, methods, rounds) for methods in both))
 
 
 def _of_methods(
     workbench: Workbench, cell: Cell, methods: Sequence[str], metric: MetricKind
 ) -> Result:
     runs = {method: cell.runs(method) for method in methods}
-    return result_of(workbench, cell.setting, runs, metric.quantity, cell.summary)
+    result = result_of(workbench, cell.setting, runs, metric.quantity, cell.summary)
+    rounds = workbench.setting(cell.setting).rounds
+
+    def counting(run: CellRun) -> CellRun:
+        if run.value is not None or not metric.quantity.reaches:
+            return run
+        record = find_run(workbench.root, result.run_of(run))
+        return replace(run, unreached=metric.unreached(record, rounds))
+
+    return replace(result, runs=tuple(map(counting, result.runs)))
 
 
 def _speed_up(own: Result, rival: Result) -> Result:
-    """The ratio of the rival's rounds to ours, seed by seed, each for its best method."""
+    """The ratio of the rival's rounds to ours, seed by seed, each for its best method.
+
+    Claims also count the ratio of a run that never reached the target: the seeds in which only the
+    wrapper arrives are those that it helps most.
+    """
     theirs = {run.seed: run for run in rival.runs_of_the_chosen or rival.runs}
+    counted = rival.counted_by_seed()
 
     def divided(run: CellRun) -> CellRun:
+        other, mine = theirs.get(run.seed), run.counted
+        both = counted[run.seed] / mine if mine and run.seed in counted else None
         if run.value is None or run.method != own.chosen:
-            return replace(run, value=None)
-        other = theirs.get(run.seed)
+            return replace(run, value=None, unreached=both)
         if other is None or other.value is None:
             why = other.why if other else "not run"
-            return replace(run, value=None, why=f"without the wrapper {why}")
+            return replace(run, value=None, why=f"without the wrapper {why}", unreached=both)
         changed = tuple(sorted({*run.changed, *other.changed}))
         code = run.code or other.code
         value, data = other.value / run.value, run.data or other.data

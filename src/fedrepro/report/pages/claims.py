@@ -148,7 +148,7 @@ def views_of(readings: Readings) -> list[ClaimView]:
                 tuple(pages),
                 tuple(differences.rows_of(compared)),
                 tuple(dict.fromkeys(untuned)),
-                looked_at(workbench, claim, tables),
+                looked_at(claim, tables),
                 compact is not None
                 and workbench.experiments[claim.system].compact[compact.item].earlier_rule,
             )
