@@ -41,7 +41,17 @@ from fedrepro.report.pages.templates import environment, software
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import CompactTest, Objection
 from fedrepro.report.papers.leads import Word
-from support.landed import PAPERS, Landed, averaged, by_method, cells_in, is_stale, parts, words
+from support.landed import (
+    PAPERS,
+    Landed,
+    averaged,
+    by_method,
+    cells_in,
+    is_stale,
+    landed_bench,
+    parts,
+    words,
+)
 from support.places import ROOT
 
 PRINTED_KEYS = ("dataset", "setting", "method", "metric")
@@ -722,6 +732,35 @@ def test_a_claim_that_does_not_hold_says_what_was_looked_at(
             assert text or found.word != Word.DOES_NOT_HOLD, claim.anchor
             assert bool(text) == bool(claim.compact.looked_at), "no number is missing"
     assert "holds" in said
+
+
+@pytest.mark.parametrize(
+    "function", ["weibull", "normal", "gumbel", "logistic", "exponential", "frechet"]
+)
+def test_the_words_of_silos_hang_on_the_distribution_function_and_on_one_seed(
+    function: str,
+) -> None:
+    """What `looked_at` of these three claims says in words, with another one for Fashion-MNIST."""
+    papers, bench = Papers(), landed_bench()
+    target = bench.table("aaggff", "compact_searched_silos", "compact")
+    records = [
+        {"row": cell.row.label, "column": cell.column.label, "reference": False}
+        for cell in target.cells
+    ]
+    low = function in ("weibull", "normal")  # the search selected Weibull's
+    for metric, word in (("gini", "holds"), ("worst", "holds"), ("gap", "leads on average")):
+        claim = papers.claims[f"aaggff-{metric}-cross-silo"]
+        test, leads = claim["compact"], []
+        for i, j in pairs(records, ("row", "column"), test["left"], test["right"]):
+            one, other = target.cells[i], target.cells[j]
+            method = f"aaggff_{function}+fedavg" if "fmnist" in one.setting else one.methods[0]
+            ours, theirs = averaged(target, one, method), averaged(target, other, *other.methods)
+            sign = 1 if claim["expect"] == "more" else -1
+            leads.append({seed: sign * (ours[seed] - theirs[seed]) for seed in ours})
+        judged = judge(leads, 0.0, claim["quantifier"], papers.margin(claim, compact=True))
+        assert judged.word == ("undecided" if low else word), (metric, judged)
+        mean = {seed: np.mean([lead[seed] for lead in leads]) for seed in leads[0]}
+        assert not low or [seed for seed, lead in mean.items() if lead < 0] == [2], mean
 
 
 def test_each_claim_has_a_page_on_which_its_authors_can_answer(
