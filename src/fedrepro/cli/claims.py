@@ -91,7 +91,7 @@ def print_claims(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, Any]) -
     else:
         rare = [
             key
-            for key in ("compact_diverged", "compact_earlier_rule")
+            for key in ("compact_diverged", "compact_earlier_rule", "compact_rests_on")
             if any(row[key] for row in rows)
         ]
         keys = (
@@ -111,6 +111,7 @@ def _in_short(row: Mapping[str, Any]) -> tuple[str, ...]:
 
     small = f"{row['compact_diverged']} diverged" if row["compact_diverged"] else ""
     rule = "setting by an earlier rule" if row["compact_earlier_rule"] else ""
+    rival = f"not without {row['compact_rests_on']}" if row["compact_rests_on"] else ""
     released = "" if row["released"] == Word.NOT_COMPUTED else f"as released: {row['released']}"
     return (
         row["claim"],
@@ -118,7 +119,7 @@ def _in_short(row: Mapping[str, Any]) -> tuple[str, ...]:
         row["printed"],
         "can't be tested"
         if row["compact"] == "none"
-        else said(row["compact"], row["compact_lead"], row["compact_seeds"], small, rule),
+        else said(row["compact"], row["compact_lead"], row["compact_seeds"], rival, small, rule),
         said(row["ours"], row["lead"], row["seeds"], released),
     )
 

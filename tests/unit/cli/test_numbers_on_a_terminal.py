@@ -536,7 +536,7 @@ def test_a_line_of_an_estimate_has_each_number_in_its_unit() -> None:
 CLAIM = {
     "claim": "own-a", "says": "A > B", "printed": "holds", "compact": "does not hold",
     "compact_lead": "-1.0 [-2.0, -0.5]", "compact_seeds": 5, "compact_diverged": 0,
-    "compact_earlier_rule": False,
+    "compact_earlier_rule": False, "compact_rests_on": "",
     "ours": "holds", "lead": "+3.0 [+1.0, +5.0]", "seeds": 2, "released": "unclear",
 }  # fmt: skip
 NOT_COMPUTED = {
@@ -560,7 +560,8 @@ def test_a_script_finds_a_claim_s_numbers_by_scale(
     assert ("compact_diverged" in head) == bool(diverged)
     first, second = (dict(zip(head, line, strict=True)) for line in lines)
     assert first == {key: str(CLAIM[key]) for key in head}
-    assert {*CLAIM} - {*head} == {"compact_earlier_rule", *["compact_diverged"] * (not diverged)}
+    rare = {"compact_earlier_rule", "compact_rests_on", *["compact_diverged"] * (not diverged)}
+    assert {*CLAIM} - {*head} == rare
     assert second["compact"] == second["ours"] == "not computed"
 
 
@@ -572,6 +573,8 @@ def test_a_script_finds_a_claim_s_numbers_by_scale(
         ({"compact_diverged": 4}, "does not hold; -1.0 [-2.0, -0.5], 5 seeds; 4 diverged", None),
         ({"compact_earlier_rule": True},
          "does not hold; -1.0 [-2.0, -0.5], 5 seeds; setting by an earlier rule", None),
+        ({"compact_rests_on": "A or B"},
+         "does not hold; -1.0 [-2.0, -0.5], 5 seeds; not without A or B", None),
         (NOT_COMPUTED, "", ""),
         ({"compact": "none"}, "can't be tested", None),
         ({"seeds": 1, "released": "not computed"}, None, "holds; +3.0 [+1.0, +5.0], 1 seed"),

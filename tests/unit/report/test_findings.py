@@ -196,7 +196,8 @@ def test_what_is_counted_has_no_tally_of_tests() -> None:
 
 def named_without(made: Finding) -> list[str]:
     """The rivals without whom, as it says, its mean lead would not be decided."""
-    return re.findall(r"Without (\w+),", made.why)
+    assert [*made.rests_on] == re.findall(r"Without (\w+),", made.why)
+    return [*made.rests_on]
 
 
 def test_a_mean_lead_that_rests_on_one_rival_names_it() -> None:

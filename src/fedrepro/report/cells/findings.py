@@ -83,6 +83,7 @@ class Finding(Judged):
         item: the compact table, or "".
         runs: of scale compact, on which it rests.
         diverged: how many runs of its cells diverged; ``why`` names them.
+        rests_on: rivals, without any one of which the mean lead would not be decided as it is.
         twins: comparisons that are left out, as no seed separates them from another one.
         impossible: comparisons that are left out, as a side's runs cannot have the measure.
         machines: the kinds of machine and package of its runs, if there are several.
@@ -96,6 +97,7 @@ class Finding(Judged):
     item: str = ""
     runs: Runs = frozenset()
     diverged: int = 0
+    rests_on: Sequence[str] = ()
     twins: Sequence[Pair | CompactPair] = ()
     impossible: Sequence[Pair | CompactPair] = ()
     machines: Sequence[str] = ()
@@ -176,11 +178,8 @@ def finding_of(
         judged = replace(judged, why=why.strip())
     diverged = {side.name: side.diverged for both in sides for side in both if side.diverged}
     rivals = [pair.rival for pair in pairs]
-    said = (
-        judged.why,
-        diverged_in_words(diverged).strip(),
-        _resting_on(judged, leads, rivals, rule),
-    )
+    rests_on = _resting_on(judged, leads, rivals, rule)
+    said = (judged.why, diverged_in_words(diverged).strip(), *rests_on.values())
     compared = zip(judged.comparisons, pairs, means, strict=True)
     about = {
         "comparisons": tuple(replace(row, pair=pair, means=both) for row, pair, both in compared),
@@ -188,20 +187,20 @@ def finding_of(
     }
     return Finding(
         **vars(judged) | about, by=rule.by, margin=margin, twins=twins, impossible=impossible,
-        diverged=sum(map(len, diverged.values())),
+        diverged=sum(map(len, diverged.values())), rests_on=tuple(rests_on),
     )  # fmt: skip
 
 
 def _resting_on(
     judged: Judged, leads: Sequence[Mapping[int, float]], rivals: Sequence[str], rule: Rule
-) -> str:
-    """Say without which rival the mean lead would no longer be decided, or ""."""
+) -> dict[str, str]:
+    """The rivals without which the mean lead would no longer be decided, and what it would be."""
     overall = judged.overall
     if judged.word in (Word.UNDECIDED, Word.NOT_COMPUTED) or overall is None:
-        return ""
+        return {}
     if not rule.is_of_the_mean and judged.word != Word.LEADS_ON_AVERAGE:
-        return ""  # each comparison is decided by itself
-    said = []
+        return {}  # each comparison is decided by itself
+    said = {}
     for rival in dict.fromkeys(rivals):
         others = [
             lead for lead, other in zip(leads, rivals, strict=True) if other != rival and lead
@@ -214,8 +213,8 @@ def _resting_on(
             continue
         digits = decimals_for([overall.lead, rest.lead])
         lead = with_interval(rest.lead, rest.interval, f"{{:+.{digits}f}}".format)
-        said.append(f"Without {rival}, the mean lead is {lead}.")
-    return " ".join(said)
+        said[rival] = f"Without {rival}, the mean lead is {lead}."
+    return said
 
 
 def _distinct(

@@ -98,6 +98,7 @@ class ClaimView:
             "compact_seeds": compact.overall.seeds if compact and compact.overall else 0,
             "compact_diverged": compact.diverged if compact else 0,
             "compact_earlier_rule": self.earlier_rule,
+            "compact_rests_on": " or ".join(compact.rests_on) if compact else "",
             "compact_why": compact.why if compact else str(self.claim.compact),
             "seeds": overall.seeds if overall else 0,
         }
