@@ -58,6 +58,16 @@ def test_names_and_labels_say_what_is_compact(bench: Workbench) -> None:
             assert all(row.setting.startswith("compact-") for row in table.rows)
 
 
+def test_all_tables_with_a_setting_say_alike_by_which_rule_it_was_chosen(bench: Workbench) -> None:
+    """A table that lacks the key would pass for one by today's rule."""
+    for system, experiment in bench.experiments.items():
+        rules: dict[str, set[bool]] = {}
+        for item, table in experiment.compact.items():
+            for cell in bench.table(system, item, "compact").cells:
+                rules.setdefault(cell.setting, set()).add(table.earlier_rule)
+        assert rules and not {name for name, both in rules.items() if len(both) > 1}
+
+
 def test_five_seeds_and_more(bench: Workbench) -> None:
     assert all(len(bench.seeds("compact", system)) >= 5 for system in bench.experiments)
 
