@@ -28,7 +28,8 @@ NEIGHBOURS = 3  # Kynkäänniemi et al.
 CHUNK = 2**27  # sample differences in memory at a time
 
 ENOUGH = 0.01  # the mean loss of an epoch at which training has converged
-PATIENCE = 50  # epochs in which it must fall by a hundredth
+PATIENCE = 50  # epochs in which it must fall by a hundredth,
+LEARNED = 0.9  # once it is below this share of the loss of whoever knows the labels' shares alone
 BATCH = 500  # batch size in testing
 
 
@@ -142,7 +143,9 @@ def train(
     """Train ``evaluator``'s model on all of ``samples`` by Adam, for ``epochs`` or to convergence.
 
     It has converged when the loss is at most :data:`ENOUGH`, or has not fallen by a hundredth in
-    :data:`PATIENCE` epochs. Weights, orders and dropout follow from ``seed``.
+    :data:`PATIENCE` epochs, which count only once something is learned (:data:`LEARNED`): images
+    that are much alike keep it near chance for longer. Weights, orders and dropout follow from
+    ``seed``.
     """
     device = samples.y.device
     shape = tuple(samples(0, 1)[0].shape[1:])
@@ -170,13 +173,14 @@ def train(
         return float(loss.detach())
 
     shuffling = stream(seed, "judge", "orders")
+    learned = LEARNED * _entropy(samples.y)
     losses: list[float] = []
     with net.drawing_from(number(seed, "judge", "layers")):
-        while len(losses) < epochs and not _converged(losses):
+        while len(losses) < epochs and not _converged(losses, learned):
             order = torch.randperm(len(samples), generator=shuffling).to(device)
             losses.append(_epoch(step, samples, order.split(evaluator.batch_size)))
     net.module.eval()
-    return Trained(net.module, len(losses), losses[-1], _converged(losses))
+    return Trained(net.module, len(losses), losses[-1], _converged(losses, learned))
 
 
 def _epoch(
@@ -189,11 +193,19 @@ def _epoch(
     return total / sum(map(len, batches))
 
 
-def _converged(losses: list[float]) -> bool:
+def _entropy(labels: Tensor) -> float:
+    """The cross-entropy of guesses by the labels' shares, in nats."""
+    shares = labels.bincount().double() / len(labels)
+    return float(torch.special.entr(shares).sum())
+
+
+def _converged(losses: list[float], learned: float) -> bool:
     if not losses:
         return False
     before, late = losses[:-PATIENCE], losses[-PATIENCE:]
-    return losses[-1] <= ENOUGH or (bool(before) and min(late) > 0.99 * min(before))
+    if losses[-1] <= ENOUGH:
+        return True
+    return bool(before) and min(before) < learned and min(late) > 0.99 * min(before)
 
 
 def accuracy(module: nn.Module, samples: TensorSamples) -> float:

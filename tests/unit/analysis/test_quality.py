@@ -139,16 +139,41 @@ def test_a_loss_that_falls_by_less_than_a_hundredth_in_fifty_epochs_has_converge
     fell: float, late: int, converged: bool
 ) -> None:
     losses = [2.0, *(2.0 * (1 - fell * (epoch + 1) / late) for epoch in range(late))]
-    assert judging._converged(losses) == converged
+    assert judging._converged(losses, learned=2.1) == converged
+    assert not judging._converged(losses, learned=0.5)  # it is still at chance
 
 
 def test_or_until_the_loss_falls_no_more() -> None:
-    """Labels that nothing tells apart: the loss stays near log 2."""
+    """One label of ten is wrong, and nothing tells it: the loss stays at that share's entropy."""
     samples = two_blobs()
-    blurred = TensorSamples(torch.zeros_like(samples.x), samples.y, samples.scaling)
-    trained = judging.train(blurred, 2, Evaluator(model="logistic", lr=0.01), 0, 300)
-    assert trained.converged and judging.PATIENCE < trained.epochs < 300
-    assert trained.loss == pytest.approx(math.log(2), rel=0.01)
+    wrong = samples.y.clone()
+    wrong[:4] = 1 - wrong[:4]
+    mislabelled = TensorSamples(samples.x, wrong, samples.scaling)
+    trained = judging.train(mislabelled, 2, Evaluator(model="logistic", lr=0.1), 0, 400)
+    assert trained.converged and judging.PATIENCE < trained.epochs < 400
+    assert trained.loss == pytest.approx(-0.1 * math.log(0.1) - 0.9 * math.log(0.9), rel=0.05)
+
+
+def test_a_loss_that_is_still_at_chance_has_not_converged() -> None:
+    """Images that are much alike keep it there for longer than the patience, and then it falls."""
+    samples = two_blobs()
+    judge, alike = Evaluator(model="twonn", lr=3e-4), 2e-3 * samples.x + 0.5
+    trained = judging.train(TensorSamples(alike, samples.y, samples.scaling), 2, judge, 0, 3000)
+    short = judging.train(TensorSamples(alike, samples.y, samples.scaling), 2, judge, 0, 60)
+    assert short.loss == pytest.approx(math.log(2), rel=0.05) and not short.converged
+    assert trained.epochs > judging.PATIENCE + 60 and trained.loss < 0.1
+    hopeless = TensorSamples(torch.zeros_like(samples.x), samples.y, samples.scaling)
+    trained = judging.train(hopeless, 2, Evaluator(model="logistic", lr=0.01), 0, 120)
+    assert (trained.epochs, trained.converged) == (120, False)
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_chance_is_what_the_labels_shares_alone_give(classes: int) -> None:
+    assert judging._entropy(torch.arange(60) % classes) == pytest.approx(math.log(classes))
+    assert judging._entropy(torch.tensor([1, 1, 1, 0])) == pytest.approx(
+        -0.75 * math.log(0.75) - 0.25 * math.log(0.25)
+    )
+    assert judging._entropy(torch.zeros(5, dtype=torch.long)) == 0
 
 
 def test_the_loss_is_that_of_the_last_epoch() -> None:
@@ -165,11 +190,13 @@ def test_the_loss_is_that_of_the_last_epoch() -> None:
 
 def test_one_bad_epoch_does_not_end_it() -> None:
     falling = [1 / number for number in range(1, 2 * judging.PATIENCE)]
-    assert not judging._converged([*falling, 10.0])
-    assert judging._converged([*falling, *[10.0] * judging.PATIENCE])
-    assert judging._converged([1.0, 2.0, *[1.5] * judging.PATIENCE])  # of all before, the least
-    assert not judging._converged([]) and not judging._converged([0.0101])
-    assert judging._converged([5.0, 0.01])
+    learned = 2.0
+    assert not judging._converged([*falling, 10.0], learned)
+    assert judging._converged([*falling, *[10.0] * judging.PATIENCE], learned)
+    late = [1.5] * judging.PATIENCE
+    assert judging._converged([1.0, 2.0, *late], learned)  # of all before, the least
+    assert not judging._converged([], learned) and not judging._converged([0.0101], learned)
+    assert judging._converged([5.0, 0.01], learned)
 
 
 OWN = """
