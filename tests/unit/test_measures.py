@@ -1,6 +1,7 @@
 """Plug-in measures: docs/measures.md as written there, and what each mistake reports."""
 
 import json
+import math
 import re
 import shutil
 from dataclasses import replace
@@ -485,6 +486,16 @@ def test_what_clients_report_is_weighted_by_what_they_train_on() -> None:
     metric._own = _Reported()
     assert [*metric.quantity.series(record)] == [(1, pytest.approx(30))]
     assert "training" in metric.quantity.words
+
+
+def test_only_a_score_that_some_client_lacks_is_a_trouble() -> None:
+    """What a method reports is of the cohort: the other clients have none of it in any run."""
+    clients = {"round": [1, 1], "accuracy": [0.2, math.nan], "test_samples": [1, 3]}
+    record: Any = SimpleNamespace(rounds={"round": [1]}, clients=clients, mixtures={})
+    metric = OverClients(of="accuracy", over_clients="average")
+    assert metric.quantity.remark(record)
+    metric._own = _Reported()
+    assert not metric.quantity.remark(record)
 
 
 def test_a_mean_over_clients_has_a_curve_without_the_clients_of_each_round() -> None:

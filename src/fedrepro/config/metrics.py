@@ -204,7 +204,9 @@ class OverClients(OfMeasure):
     def _without_value(self, record: Record) -> str:
         from fedrepro.measures.clients import without_value
 
-        return without_value(record.clients, self.of) if self.of in record.clients else ""
+        # What a method reports is of the cohort: the others' lack of it is no trouble.
+        scored = self.measure.from_outputs and self.of in record.clients
+        return without_value(record.clients, self.of) if scored else ""
 
     def _series(self, record: Record) -> Series:
         from fedrepro.measures.clients import STATISTICS, by_client, mixed
