@@ -32,8 +32,8 @@ class Word(StrEnum):
 class Single(StrEnum):
     """The verdict on one comparison.
 
-    ``NOT_BEHIND``: behind by no more than the margin, at most. ``AGAINST_BY_ITSELF``: its interval is against the
-    claim, but not after Holm's correction.
+    ``NOT_BEHIND``: behind by no more than the margin, at most. ``AGAINST_BY_ITSELF``: its interval
+    is against the claim, but not after Holm's correction.
     """
 
     LEADS = "leads"
