@@ -435,6 +435,27 @@ def test_runs_that_were_scored_on_other_samples_have_no_gain(
 
 
 @pytest.mark.parametrize(
+    ("column", "tested", "alike"),
+    [("test_accuracy", True, False), ("test_loss", True, False), ("test_top5", True, True),
+     ("client_accuracy", True, True), ("test_accuracy", False, True)],
+)  # fmt: skip
+def test_no_gain_of_clients_own_samples_over_the_test_set(
+    column: str, tested: bool, alike: bool
+) -> None:
+    """A method without a shared model is scored on what clients hold out, also with a test set."""
+    keys: dict[str, Any] = HALF | (TESTED if tested else {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # training says so, too
+        runs = {
+            method: fr.train(method, "logistic", CLIENTS, rounds=1, **keys)
+            for method in ("fedavg", "local")
+        }
+    with nullcontext() if alike else pytest.warns(UserWarning, match="compare: local"):
+        table = fr.compare(runs, of=column)
+    assert table["gain"].isna().tolist() == [False, not alike]
+
+
+@pytest.mark.parametrize(
     ("given", "key"),
     [({"validation": np.array([0.1, 0.2])}, "validation"), ({"overwrite": [1]}, "overwrite"),
      ({"measures": np.array(0.5)}, "measures"), ({"callbacks": np.array(0.5)}, "callbacks"),

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedrepro.api import charts
 from fedrepro.api.runs import Run, place_of
-from fedrepro.measures import registry
+from fedrepro.measures import over_clients, registry
 from fedrepro.provenance.identity import (
     UNKNOWN,
     Identity,
@@ -54,8 +54,9 @@ def compare(
         NaN for one) and ``gain`` over the first row, above 0 where it is better: the mean of the
         differences of ``paired`` seeds, those that both have, or of the means if there are none. A
         diverged run has no final score: with one, the row has no mean, and no gain over it exists.
-        Nor does a gain over runs that were scored on other samples, or by another loss or measure
-        of yours where that is the column: a warning names them.
+        Nor does a gain over runs that were scored on other samples, such as one on the test set
+        and one that shares no model on clients' own, or by another loss or measure of yours where
+        that is the column: a warning names them.
 
     Raises:
         UserError: for no runs, an unfinished run, an unknown column, or a run with fewer rounds
@@ -244,6 +245,9 @@ def _scored_otherwise(column: str, run: Run, other: Run) -> str:
         return "another measure of this name, or one that calls change: give each run a new one"
     if whose not in ("test", "client", "validation"):  # such as bytes_up
         return ""
+    ended = run.diverged_at is None and other.diverged_at is None
+    if whose == "test" and ended and _on_test_set(column, run) != _on_test_set(column, other):
+        return "one on the test set, one on the samples that clients hold out"
     contents = {each.data.get("content_sha256") for each in (one, two)} - {None}
     if len(contents) > 1:
         return "other data"
@@ -256,6 +260,29 @@ def _scored_otherwise(column: str, run: Run, other: Run) -> str:
         if any(parts) and len(owners) > 1:
             return "samples that other clients hold out"
     return ""
+
+
+def _on_test_set(column: str, run: Run) -> bool:
+    """Return True if a column is of the shared model on the test set, not of clients' own samples.
+
+    No file of a run says so; but over clients, it is the mean of their scores. A loss that is not
+    tells of a test set even where two accuracies are alike.
+    """
+    if "clients.parquet" not in run.manifest.get("files", {}):
+        return True
+    measure = registry.find(column.partition("_")[2], "round", folders=run.plugins)
+    also = ("test_loss",) if measure and measure.column == column else ()
+    clients, end = run.clients, run.rounds.iloc[-1]
+    last = clients[clients["round"] == end["round"]]
+    for name in (column, *also):
+        scores = last.get(name.partition("_")[2])
+        if scores is None:
+            return True
+        values, sizes = (each.to_numpy(dtype=float) for each in (scores, last["test_samples"]))
+        mean = over_clients.average(values[sizes > 0], sizes[sizes > 0])
+        if not math.isclose(mean, end[name], rel_tol=1e-9, abs_tol=1e-12):
+            return not math.isnan(mean + end[name])
+    return False
 
 
 def _but_seed(identity: Identity) -> Identity:
