@@ -77,6 +77,11 @@ class MetricKind(Typed):
         return self
 
     @property
+    def on_test_set(self) -> bool:
+        """Whether it reads scores of the shared model on the test set, if the data have one."""
+        return False
+
+    @property
     def of_both(self) -> "MetricKind | None":
         """For a ratio of a run and its rival, the metric to divide; None if there is no rival."""
         return None
@@ -105,6 +110,11 @@ class OfMeasure(MetricKind):
     @property
     def measure(self) -> Measure:
         return self._own or registry.the(self.measured, *self.kinds)
+
+    @property
+    def on_test_set(self) -> bool:
+        scores = self.measure.from_outputs or self.measure.column.startswith("test_")
+        return self.measure.per == "round" and scores
 
     @model_validator(mode="after")
     def _find(self, info: ValidationInfo) -> Self:
@@ -251,6 +261,10 @@ Percentage = Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0
 
 class OfAccuracy(MetricKind):
     """One number of a run, read from the test accuracies of its rounds."""
+
+    @property
+    def on_test_set(self) -> bool:
+        return True
 
     @property
     def curve(self) -> MetricKind:

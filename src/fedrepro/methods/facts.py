@@ -53,6 +53,7 @@ class Facts(NamedTuple):
     shares_prefix_with_inner: bool
     steps: str
     own_models: bool
+    own_classifier: bool
 
 
 def facts_of(composition: str, folders: plugins.Folders = plugins.NONE) -> Facts:
@@ -118,6 +119,7 @@ def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) 
         any(part.shares_prefix_with_inner for part in parts),
         next((part.steps for part in parts if part.steps), "plain"),
         any(part.own_models for part in parts),
+        any(part.own_classifier for part in parts),
     )
 
 

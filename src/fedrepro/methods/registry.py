@@ -387,6 +387,7 @@ def declared_by(source: Path | type[Any]) -> dict[str, Any]:
         "shares_prefix_with_inner": prefix,
         "steps": _steps_of(cls) if trains else "",
         "own_models": trains and _has_own_models(cls),
+        "own_classifier": trains and cls.classifies and cls.own_classifier,
     }
 
 

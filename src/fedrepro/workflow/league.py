@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from statistics import fmean
 
 from fedrepro.config.experiment import COMPACT, shipped
@@ -12,6 +13,8 @@ from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
+from fedrepro.data.dataset import PREPARED, is_prepared, open_dataset
+from fedrepro.data.readers.packing import Shapes
 from fedrepro.engine.method import Method
 from fedrepro.methods.facts import defaults_of
 from fedrepro.methods.files import part_files
@@ -19,7 +22,7 @@ from fedrepro.methods.personal.partly_shared import keeps_a_part
 from fedrepro.methods.registry import compose
 from fedrepro.models import registry
 from fedrepro.report.cells.claims import CENTRAL
-from fedrepro.report.cells.league import Choice, Match, matches_of
+from fedrepro.report.cells.league import UNSHARED, Choice, Match, matches_of
 from fedrepro.report.cells.search import on_validation, select
 from fedrepro.report.cells.tables import result_of
 from fedrepro.run.results import find_run
@@ -79,19 +82,25 @@ def obstacle(workbench: Workbench, match: Match, name: str) -> str:
         return "it makes no synthetic set, by which this setting ranks methods"
     if not match.judged and not (method.classifies or method.own_classifier):
         return "it trains no classifier"
-    unshared = method.own_classifier or _keeps_a_part(method, spec)
-    if method.classifies and unshared and not spec.setting.evaluate.clients:
-        return "its clients share no model, and the setting scores the shared one"
+    shared = match.on_test_set or not spec.setting.evaluate.clients
+    keeps = method.own_classifier or _keeps_a_part(method, spec, workbench.root)
+    if shared and method.classifies and keeps:
+        return UNSHARED
     return ""
 
 
-def _keeps_a_part(method: Method, spec: RunSpec) -> bool:
-    """True if clients keep a part of the model; False if the catalogue has no size of the data."""
-    if spec.data_size is None:
+def _keeps_a_part(method: Method, spec: RunSpec, root: Path) -> bool:
+    """True if clients keep a part of the model; False if the size of the data is not known."""
+    size, name, prepared = spec.data_size, spec.setting.dataset, root / PREPARED
+    of_data: tuple[Shapes, int]
+    if size:
+        of_data = size.shape, size.classes
+    elif is_prepared(name, prepared):
+        data = open_dataset(name, prepared)
+        of_data = data.shapes, data.outputs
+    else:
         return False
-    size = spec.data_size
-    model = registry.outline(spec.setting.model, size.shape, size.classes, spec.plugins)
-    return keeps_a_part(method, model)
+    return keeps_a_part(method, registry.outline(spec.setting.model, *of_data, spec.plugins))
 
 
 @dataclass(frozen=True)

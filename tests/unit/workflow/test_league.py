@@ -40,6 +40,12 @@ def test_a_method_that_needs_what_a_setting_lacks_has_an_obstacle(bench: Workben
     for method, shares in (("fedper", False), ("fedbn", True)):
         assert (league.obstacle(bench, matches["label-skew"], method) == "") is shares
     assert league.obstacle(bench, matches["domains"], "fedbn") == ""
+    # Scores of clients beside it do not matter where the row's metric is of the test set.
+    both = replace(matches["domains"], on_test_set=True)
+    for method, shares in (("local", False), ("fedper", False), ("fedavg", True)):
+        assert league.obstacle(bench, matches["domains"], method) == ""
+        assert (league.obstacle(bench, both, method) == "") is shares
+    assert matches["label-skew"].on_test_set and not matches["domains"].on_test_set
     for method in ("fedavg", "local"):  # also if each client has a model of its own
         assert "synthetic" in league.obstacle(bench, matches["synthetic"], method)
     for method in ("fedevg", "fedcvae", "fedcgan"):  # one of which trains classifiers, too

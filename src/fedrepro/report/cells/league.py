@@ -13,17 +13,21 @@ from fedrepro.config.tables import Summary, Table, full_name, wrapped
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
+from fedrepro.data.dataset import PREPARED, read_meta
 from fedrepro.measures.base import Quantity
+from fedrepro.methods.facts import facts_of
 from fedrepro.report.cells.cell import ComputedTable, Result
 from fedrepro.report.cells.claims import CENTRAL
 from fedrepro.report.cells.tables import result_of
 from fedrepro.report.papers.estimate import Estimate
 from fedrepro.report.papers.leads import LOOKS, PairedTest
 from fedrepro.report.papers.ranks import MeanRanks, mean_ranks, ranks
+from fedrepro.run.results import find_run
 from fedrepro.support import checkout
 from fedrepro.support.grouping import grouped
 from fedrepro.support.printing import counted, decimals_for
 
+UNSHARED = "its clients share no model, and the setting scores the shared one"
 BASELINE, BASELINE_LABEL = "fedavg", "FedAvg"  # the method that leads are over
 ALL = "all groups"
 # By setting and method, the setting and the method whose runs count instead.
@@ -40,6 +44,7 @@ class Match:
         wrapper: the wrapper that the row puts around all methods.
         quantity: of a method of the reader's own.
         judged: whether a number needs the evaluation of a synthetic set.
+        on_test_set: whether a number is of the shared model, on the data's test set.
         earlier_rule: whether its setting was chosen by a rule that has been replaced.
     """
 
@@ -55,6 +60,7 @@ class Match:
     summary: Summary
     seeds: tuple[int, ...]
     earlier_rule: bool = False
+    on_test_set: bool = False
 
     @property
     def title(self) -> str:
@@ -82,12 +88,38 @@ def matches_of(workbench: Workbench) -> list[Match]:
             table.summary,
             _seeds(workbench, system, table),
             table.earlier_rule,
+            table.metric_of(row).on_test_set and _has_test_set(workbench, system, row.setting),
         )
         for system, experiment in workbench.experiments.items()
         for item, table in experiment.compact.items()
         for number, row in enumerate(table.rows)
         if row.league
     ]
+
+
+def _has_test_set(workbench: Workbench, system: str, setting: str) -> bool:
+    """True if data have a test set, as the catalogue or what is prepared says."""
+    name = workbench.setting(full_name(system, setting)).dataset
+    if size := workbench.datasets[name].size:
+        return size.test > 0
+    return "test" in (read_meta(workbench.root / PREPARED / name) or {}).get("splits", {})
+
+
+def unshared(workbench: Workbench, match: Match, result: Result) -> str:
+    """The reason why a column's number is of no shared model on the test set; or "".
+
+    Without a shared model it is over the samples that clients hold out. Of a model in part, it is
+    of one whose other part has its initial values.
+    """
+    if not match.on_test_set:
+        return ""
+    composition, _ = workbench.composition_of(workbench.setting(result.setting), result.methods[0])
+    runs = (RunKey(result.setting, run.method, run.seed) for run in result.runs)
+    if facts_of(composition, workbench.plugins).own_classifier or any(
+        find_run(workbench.root, run).manifest.get("shares_part_of_model") for run in runs
+    ):
+        return UNSHARED
+    return ""
 
 
 def _seeds(workbench: Workbench, system: str, table: Table) -> tuple[int, ...]:
@@ -365,6 +397,7 @@ def _play(
         why = metric.quantity.selection
         if not why and len(result.methods) > 1:
             why = "the best of several methods is chosen by tests"
+        why = why or unshared(workbench, match, result)
         if not why and metric.quantity.words != match.quantity.words:
             why = f"its column has another number, {metric.quantity.words}"
         if why:
