@@ -25,6 +25,9 @@ def test_scores_that_differ_by_rounding_errors_only_share_their_rank() -> None:
     assert 0.1 + 0.2 != 0.3
     assert ranks([0.3, 0.1 + 0.2, 1.0, -math.inf]) == [2.5, 2.5, 1.0, 4.0]
     assert ranks([70.0, 70.0001, 70.0002]) == [3.0, 2.0, 1.0]
+    assert ranks([1.2e-11, 0.9e-11, 1.0e-11, 0.9e-11 * (1 + 1e-15)]) == [1.0, 3.5, 2.0, 3.5]
+    assert ranks([2.0, 1e-15, 0.0]) == [1.0, 2.5, 2.5]
+    assert ranks([-1e20, -0.3, -0.4, -math.inf]) == [3.0, 1.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize(("methods", "q"), NEMENYI.items())

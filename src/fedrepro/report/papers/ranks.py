@@ -9,15 +9,18 @@ from dataclasses import dataclass
 
 from fedrepro.report.papers.estimate import LEVEL
 
-DIGITS = 9  # after the point, to which scores are compared
+DIGITS = 9  # after the first, to which scores are compared
+RESIDUE = 1e-12  # what rounding errors leave of 0, of the largest score, or of 1 if that is above
 
 
 def ranks(scores: Sequence[float]) -> list[float]:
     """The rank of each score, 1 for the greatest; equal ones share the mean of their ranks.
 
-    Scores are means of sums, so equal ones may differ by rounding errors.
+    Scores are means of sums, so equal ones may differ by rounding errors, which are relative.
     """
-    scores = [round(score, DIGITS) for score in scores]
+    largest = max((abs(score) for score in scores if math.isfinite(score)), default=0.0)
+    least = RESIDUE * min(1.0, largest)
+    scores = [0.0 if abs(score) < least else float(f"{score:.{DIGITS}e}") for score in scores]
     return [
         sum(other > score for other in scores) + (scores.count(score) + 1) / 2 for score in scores
     ]
