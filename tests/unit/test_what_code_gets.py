@@ -127,6 +127,24 @@ def test_a_constants_name_is_no_branch_of_a_methods_trees(method: str, buffer: b
     assert all(each.equals(rounds[0]) for each in rounds)
 
 
+@pytest.mark.parametrize("head", ["plain", "normalised", "places"])
+def test_prototypes_have_as_many_numbers_as_features(head: str) -> None:
+    """Also where the head's first matrix does not say how many."""
+
+    def net() -> nn.Module:
+        last: nn.Module = nn.Linear(6, 3)
+        if head == "normalised":
+            last = nn.utils.parametrizations.weight_norm(last)
+        if head == "places":  # a matrix of one number for each class, before one of features
+            last = nn.Sequential(nn.Unflatten(1, (6, 1)), nn.Linear(1, 1), nn.Flatten(), last)
+        return Classifier(nn.Sequential(nn.Linear(3, 6), nn.Tanh()), last)
+
+    clients = [(ONE_HOT, CLASSES)] * 2
+    run = fr.train("fedtgp", net, clients, rounds=1, test=clients[0], server_epochs=1)
+    numbers = sum(leaf.numel() for leaf in run.model.parameters())
+    assert run.rounds["bytes_down"][0] == 2 * 4 * (numbers + 3 * 6 + 1)
+
+
 class Adapted(nn.Module):
     """A model that gives an optimizer a part of itself."""
 

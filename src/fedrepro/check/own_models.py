@@ -105,7 +105,7 @@ def own_net(
 
         with moved(module, outputs_in_both):
             own = _observed(where, own, module, calls, end, decays)
-            own = own._replace(chained=_is_chained(module, calls[0]))
+            own = own._replace(features=_features(module, calls[0]))
         if own.normalised and not (end == "Softmax" and own_loss):
             inverse = "log" if end == "Softmax" else "logit"
             wanted = f"logits: leave its last {end.lower()} out, or take the {inverse} of it"
@@ -119,19 +119,23 @@ def own_net(
 _Given = tuple[Sequence[Any], Mapping[str, Any]]  # the arguments of a forward pass
 
 
-def _is_chained(module: nn.Module, given: _Given) -> bool:
-    """Return False for a model with `body` and `head` whose outputs are not ``head(body(x))``."""
+def _features(module: nn.Module, given: _Given) -> int | None:
+    """How many numbers its `body` returns of a sample, if it has one.
+
+    0 for a model with `body` and `head` whose outputs are not ``head(body(x))``.
+    """
     if not (hasattr(module, "body") and hasattr(module, "head")):
-        return True
+        return None
     with suppress(Exception), torch.no_grad(), seeded(0, next(module.parameters()).device):
         twin = copied(module)
         twin.eval()
         positional, named = given
         body, head = twin.get_submodule("body"), twin.get_submodule("head")
-        parts = outputs_of(head(body(*positional, **named)))
-        whole = outputs_of(twin(*positional, **named))
-        return parts.shape == whole.shape and alike(parts, whole)
-    return False
+        features = outputs_of(body(*positional, **named))
+        parts, whole = outputs_of(head(features)), outputs_of(twin(*positional, **named))
+        chained = parts.shape == whole.shape and alike(parts, whole)
+        return features.flatten(1).shape[1] if chained else 0
+    return 0
 
 
 class _Call(NamedTuple):

@@ -33,7 +33,8 @@ class Own(NamedTuple):
         mixes: whether a sample's output in training depends on the others of its mini-batch.
         constant: names of leaves that training does not change, besides frozen parameters.
         moving: names of frozen parameters that its forward passes change.
-        chained: whether its outputs are those of its `head` on those of its `body`, if it has both.
+        features: how many numbers its `body` returns of a sample, if it has one; 0 if its outputs
+            are not those of its `head` on them.
         normalised: whether its outputs are probabilities, where a task's are logits.
     """
 
@@ -42,7 +43,7 @@ class Own(NamedTuple):
     mixes: bool = False
     constant: frozenset[str] = frozenset()
     moving: frozenset[str] = frozenset()
-    chained: bool = True
+    features: int | None = None
     normalised: bool = False
 
 
@@ -257,7 +258,7 @@ class Net:
     def require_chain(self) -> None:
         """Raises UserError for a model whose outputs are not ``head(body(x))``."""
         self._require_parts()
-        if self.own and not self.own.chained:
+        if self.own and self.own.features == 0:
             why = "its outputs are not head(body(x)), which the method trains: let them be that"
             raise refusal(f"model {type(self.module).__name__}", why, "forward")
 
@@ -269,6 +270,19 @@ class Net:
         features = self.features(params, x)
         head = self.module.get_submodule("head")
         return features, self._call(head, part_of(params, "head"), (features,), {})
+
+    def width(self, method: str, params: Tree) -> int:
+        """How many numbers the body returns of a sample.
+
+        Of the user's own model a trial says so: its head need not begin with a linear layer.
+        """
+        if self.own and self.own.features:
+            return self.own.features
+        matrix = next((leaf for leaf in self.head(params).values() if leaf.dim() == 2), None)
+        if matrix is None:
+            why = "model: expected one whose head trains a linear layer"
+            raise refusal(f"method {method}", why, "model")
+        return matrix.shape[1]
 
     def outputs(self, params: Tree) -> int:
         """The width of the head's last layer."""

@@ -56,8 +56,8 @@ class DaFKD(FedDF):
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         generator = ctx.artifacts["generator"]
         assert generator.net is not None
-        weight = next(leaf for leaf in ctx.net.head(params).values() if leaf.dim() == 2)
-        judge = fresh_linear(weight.shape[1], 1, weight, ctx.stream("initial discriminator"))
+        width, like = ctx.net.width("dafkd", params), next(iter(params.values()))
+        judge = fresh_linear(width, 1, like, ctx.stream("initial discriminator"))
         made = tree.copy(generator.net.trainable(generator.tensors))
         return {**super().init_server(ctx, params), "judge": judge, "generator": made}
 

@@ -94,7 +94,7 @@ class FedTGP(Method):
         if weight is None:
             why = "model: expected one whose head trains a linear layer"
             raise refusal("method fedtgp", why, "model")
-        classes, features = ctx.net.outputs(params), weight.shape[1]
+        classes, features = ctx.net.outputs(params), ctx.net.width("fedtgp", params)
         net = fresh_net(classes, features, weight, ctx.stream("initial prototypes"))
         known = torch.zeros((), device=weight.device)
         return {

@@ -122,7 +122,7 @@ def test_whether_outputs_are_those_of_head_and_body_is_seen(zero: bool) -> None:
 
     for relu in (False, True):
         net = own_net("mine", partial(Between, relu), stream(0, "x"), torch.randn(2, 5), 3)
-        assert net.own and net.own.chained != relu
+        assert net.own and net.own.features == (0 if relu else 8)
 
 
 @pytest.mark.parametrize("zero", ["", "head", "branch"])
