@@ -74,9 +74,9 @@ def deep_net(names: Sequence[str] = NUMBERS, running: bool = True, width: int = 
 
 def deep(name: str, names: Sequence[str] = NUMBERS, running: bool = True) -> Federation:
     """The world with a deep model; with BatchNorm where the method allows it."""
-    # Scaffnew trains without momentum.
+    # Scaffnew, and pFedMe's inner steps, are without momentum.
     world = federation(
-        name, VALUES, cohort=3, rounds=2, momentum=0.0 if name == "scaffnew" else 0.9
+        name, VALUES, cohort=3, rounds=2, momentum=0.0 if name in ("scaffnew", "pfedme") else 0.9
     )
     context = replace(world.context, net=deep_net(names, running), epochs=1)
     world = replace(world, context=replace(context, batch_size=BATCH))

@@ -5,6 +5,7 @@ import json
 import shutil
 import tempfile
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,16 @@ def test_a_constants_name_is_no_branch_of_a_methods_trees(method: str, buffer: b
         run = fr.train(method, Shifted(name, buffer), clients, rounds=2, batch_size=10, **given)
         rounds.append(run.rounds)
     assert all(each.equals(rounds[0]) for each in rounds)
+
+
+@pytest.mark.parametrize(
+    "given", [{"momentum": 0.9}, {"weight_decay": 0.3}, {"optimizer": "adam"}, {}]
+)
+def test_an_optimizer_that_a_method_would_not_use_is_refused(given: dict[str, Any]) -> None:
+    clients = [(ONE_HOT, CLASSES)] * 2
+    with refused(key="optimizer") if given else nullcontext():
+        fr.train("pfedme", "logistic", clients, rounds=1, inner_steps=2, test_fraction=0.3, **given)
+    fr.train("pfedme", "logistic", clients, rounds=1, test_fraction=0.3, **given)
 
 
 @pytest.mark.parametrize("head", ["plain", "normalised", "places"])

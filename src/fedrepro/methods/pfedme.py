@@ -11,8 +11,8 @@ The default is simpler than Algorithm 1, so that a round has as many steps as Fe
 a restarted client optimizer solves the inner problem (with its mini-batches and momentum), eta is
 that optimizer's learning rate, and clients are weighted by samples. ``inner_steps`` is K of
 Algorithm 1: on every mini-batch, K plain gradient steps at the constant rate ``personal_lr`` (null:
-the clients' rate), then one step of w at the clients' rate. With ``equal_weights`` the server's
-mean is that of line 11.
+the clients' rate), then one step of w at the clients' rate; momentum, weight decay and Adam are
+refused with it. With ``equal_weights`` the server's mean is that of line 11.
 
 The code that SuPerFed's authors released (26) keeps one optimizer for all epochs of a round, does
 not square the pull (21), and evaluates the shared model, because it overwrites the personal ones.
@@ -32,7 +32,7 @@ from fedrepro.engine.method import Context, Tree, descend, deviation, require_ra
 from fedrepro.engine.optim import sgd
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.methods.personal.own_model import PersonalModel
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import bad_value, refusal
 
 PLAIN = sgd()  # one object for all rounds, or every round would be recompiled
 
@@ -62,6 +62,9 @@ class PFedMe(PersonalModel):
         if self.inner_steps:
             ctx.net.refuse_running_statistics("pfedme")
             require_rates(self, ctx)
+            if ctx.optimizer.weight_decay or ctx.optimizer.init({"any": torch.zeros(1)}):
+                why = "optimizer: expected plain SGD with inner_steps, which take plain steps"
+                raise refusal("method pfedme", why, "optimizer")
 
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
