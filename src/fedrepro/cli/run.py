@@ -134,7 +134,8 @@ def _say_outcome(
 def _privacy(spent: Mapping[str, Any]) -> str:
     epsilon = spent["epsilon"]
     if epsilon is None:
-        return "not private: there is no noise"
+        why = "a single client, delta 1" if spent["delta"] == 1 else "there is no noise"
+        return f"not private: {why}"
     return f"epsilon {epsilon:.3g} for delta {spent['delta']:.3g}, {spent['neighbours']}"
 
 

@@ -62,12 +62,14 @@ def refuse_unaccountable(method: Method, setting: Setting, dataset: Dataset) -> 
 def spent(method: Method, cohort: int, clients: int, rounds: int) -> dict[str, Any] | None:
     """For a run's manifest: epsilon, delta, and what they follow from; None without noise.
 
-    ``epsilon`` is None if there is no finite one, as without noise.
+    ``epsilon`` is None if there is no finite one, as without noise, or if delta is 1.
     """
     mechanism = next((layer.mechanism for layer in method.layers() if layer.mechanism), None)
     if not mechanism:
         return None
-    budget = epsilon(mechanism.noise_multiplier, cohort, clients, rounds, 1 / clients)
+    budget = math.inf  # of a single client: with delta 1, an epsilon of 0 would guarantee nothing
+    if clients > 1:
+        budget = epsilon(mechanism.noise_multiplier, cohort, clients, rounds, 1 / clients)
     return {
         "epsilon": budget if math.isfinite(budget) else None,
         "delta": 1 / clients,

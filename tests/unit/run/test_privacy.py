@@ -12,10 +12,12 @@ from fedrepro.cli.run import _privacy
 from fedrepro.config.loading import load
 from fedrepro.methods.dp import DP
 from fedrepro.methods.fedavg import FedAvg
+from fedrepro.methods.registry import compose
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.run import privacy
 from fedrepro.run.results import read_run
+from fedrepro.support.plugins import NONE
 from support.numbers_in_text import numbers_in
 from support.refusals import refused
 from support.report_world import make_world, write_run
@@ -44,6 +46,14 @@ def test_without_noise_it_says_that_nothing_is_private(tmp_path: Path) -> None:
     assert found["privacy"]["epsilon"] is None
     assert _privacy(found["privacy"]).startswith("not ")
     assert numbers_in(_privacy(found["privacy"])) == []
+
+
+def test_a_single_client_has_no_epsilon() -> None:
+    """Its delta is 1, for which all algorithms have epsilon 0."""
+    private = compose("dp+fedavg", {}, NONE)[0]
+    alone, two = (privacy.spent(private, clients, clients, 1) for clients in (1, 2))
+    assert alone and two and alone["epsilon"] is None and two["epsilon"] > 0
+    assert numbers_in(_privacy(alone)) == [1]
 
 
 @pytest.mark.parametrize(
