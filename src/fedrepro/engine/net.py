@@ -282,7 +282,8 @@ class Net:
         if matrix is None:
             why = "model: expected one whose head trains a linear layer"
             raise refusal(f"method {method}", why, "model")
-        return matrix.shape[1]
+        columns: int = matrix.shape[1]
+        return columns
 
     def outputs(self, params: Tree) -> int:
         """The width of the head's last layer."""
