@@ -7,6 +7,7 @@ Leaves are told apart by names, of which some begin with others: ``body.norm.1.w
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -74,10 +75,11 @@ def deep_net(names: Sequence[str] = NUMBERS, running: bool = True, width: int = 
 
 def deep(name: str, names: Sequence[str] = NUMBERS, running: bool = True) -> Federation:
     """The world with a deep model; with BatchNorm where the method allows it."""
-    # Scaffnew, and pFedMe's inner steps, are without momentum.
-    world = federation(
-        name, VALUES, cohort=3, rounds=2, momentum=0.0 if name in ("scaffnew", "pfedme") else 0.9
-    )
+    # Scaffnew trains without momentum, pFedMe's inner steps without weight decay, too.
+    plain: dict[str, Any] = {"momentum": 0.9}
+    if name in ("scaffnew", "pfedme"):
+        plain = {"momentum": 0.0} | ({"weight_decay": 0.0} if name == "pfedme" else {})
+    world = federation(name, VALUES, cohort=3, rounds=2, **plain)
     context = replace(world.context, net=deep_net(names, running), epochs=1)
     world = replace(world, context=replace(context, batch_size=BATCH))
     try:

@@ -244,8 +244,8 @@ def test_the_page_shows_these_numbers(site: Path) -> None:
     assert matrix[0][1].startswith(
         "81.20 ? doubted, see the reason 82.00 ◐ undecided limit 9.94, needs more than 100"
     )
-    assert matrix[0][2].startswith("70.0 60.0 1 of 3 seeds ◐ undecided needs at least 2 seeds One")
-    assert matrix[2][1] == "– 0.25"
+    assert matrix[0][2].startswith("70.0 60.00 1 of 3 seeds ◐ undecided needs at least 2 seeds One")
+    assert matrix[2][1] == "– 0.250"
     assert matrix[2][2].startswith("0.200 0.250 1 of 3 seeds ◐ undecided needs at least 2 seeds")
     row = tables_of(site, "ima/table_1.html").of("stack cells")[0][0]
     chosen = "Chosen on test data: the best of 2 methods is selected by this number itself."
