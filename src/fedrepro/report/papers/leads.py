@@ -32,7 +32,7 @@ class Word(StrEnum):
 class Single(StrEnum):
     """The verdict on one comparison.
 
-    ``NOT_BEHIND``: behind by no more than the margin, at most. ``AGAINST_BY_ITSELF``: its interval
+    ``NOT_BEHIND``: not behind by more than the margin. ``AGAINST_BY_ITSELF``: its interval
     is against the claim, but not after Holm's correction.
     """
 
