@@ -489,7 +489,7 @@ def test_what_clients_report_is_weighted_by_what_they_train_on() -> None:
 
 
 def test_only_a_score_that_some_client_lacks_is_a_trouble() -> None:
-    """What a method reports is of the cohort: the other clients have none of it in any run."""
+    """Only the cohort has what a method reports: the other clients lack it in any run."""
     clients = {"round": [1, 1], "accuracy": [0.2, math.nan], "test_samples": [1, 3]}
     record: Any = SimpleNamespace(rounds={"round": [1]}, clients=clients, mixtures={})
     metric = OverClients(of="accuracy", over_clients="average")

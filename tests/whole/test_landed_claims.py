@@ -740,7 +740,7 @@ def test_a_claim_that_does_not_hold_says_what_was_looked_at(
 def test_the_words_of_silos_hang_on_the_distribution_function_and_on_one_seed(
     function: str,
 ) -> None:
-    """What `looked_at` of these three claims says in words, with another one for Fashion-MNIST."""
+    """Three claims' `looked_at` has the words with another one for Fashion-MNIST."""
     papers, bench = Papers(), landed_bench()
     target = bench.table("aaggff", "compact_searched_silos", "compact")
     records = [

@@ -78,7 +78,7 @@ class MetricKind(Typed):
 
     @property
     def on_test_set(self) -> bool:
-        """Whether it reads scores of the shared model on the test set, if the data have one."""
+        """True if it reads scores of the shared model on the test set, where the data have one."""
         return False
 
     @property
@@ -91,7 +91,7 @@ class MetricKind(Typed):
         return self
 
     def unreached(self, record: Record, rounds: int) -> float | None:
-        """What a run counts as that never reached its target, that of all rounds; None if none."""
+        """The number, that of all rounds, of a run that never reached its target; None if none."""
         return None
 
 

@@ -42,6 +42,8 @@ class Facts(NamedTuple):
         shares_prefix_with_inner: whether it is a wrapper that starts as the wrapped method.
         steps: the kind of its local steps: "plain" as FedAvg's, the method's "own", of "two
             models", "pooled" if one client has all data; "" for a part that takes none.
+        own_models: whether each client has a model of its own beside the shared one.
+        own_classifier: whether each client has one, and none is shared.
     """
 
     requires: tuple[str, ...]

@@ -22,7 +22,7 @@ from fedrepro.methods.personal.partly_shared import keeps_a_part
 from fedrepro.methods.registry import compose
 from fedrepro.models import registry
 from fedrepro.report.cells.claims import CENTRAL
-from fedrepro.report.cells.league import UNSHARED, Choice, Match, matches_of
+from fedrepro.report.cells.league import UNSHARED, Choice, Match, matches_of, reads_test_set
 from fedrepro.report.cells.search import on_validation, select
 from fedrepro.report.cells.tables import result_of
 from fedrepro.run.results import find_run
@@ -82,7 +82,7 @@ def obstacle(workbench: Workbench, match: Match, name: str) -> str:
         return "it makes no synthetic set, by which this setting ranks methods"
     if not match.judged and not (method.classifies or method.own_classifier):
         return "it trains no classifier"
-    shared = match.on_test_set or not spec.setting.evaluate.clients
+    shared = reads_test_set(workbench, match) or not spec.setting.evaluate.clients
     keeps = method.own_classifier or _keeps_a_part(method, spec, workbench.root)
     if shared and method.classifies and keeps:
         return UNSHARED

@@ -408,8 +408,8 @@ def test_a_limit_includes_half_of_the_last_digit_however_it_is_printed(
     text: str, half: float
 ) -> None:
     cell = replace(printed(float(text), metric="own"), text=text)
-    found = judge(cell, Estimate(3, float(text), half, None), NO_SPREAD)
-    assert found.limit == pytest.approx(half * (1 + DRAW_OF_3))
+    verdict = judge(cell, Estimate(3, float(text), half, None), NO_SPREAD)
+    assert verdict.limit == pytest.approx(half * (1 + DRAW_OF_3))
 
 
 @pytest.mark.parametrize(

@@ -95,16 +95,25 @@ def test_other_runs_do_not_load_the_accountant(tmp_path: Path) -> None:
     assert "dp_accounting" not in sys.modules
 
 
-@pytest.mark.parametrize(("epsilon", "shown"), [(3.14159, "3.14"), (None, "none, without noise")])
-def test_a_run_page_shows_epsilon(tmp_path: Path, epsilon: float | None, shown: str) -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "shown"),
+    [
+        (3.14159, 0.01, "3.14"),
+        (None, 0.01, "none, without noise"),
+        (None, 1.0, "none, for a single client"),
+    ],
+)
+def test_a_run_page_shows_epsilon(
+    tmp_path: Path, epsilon: float | None, delta: float, shown: str
+) -> None:
     bench = load(make_world(tmp_path))
     run = bench.table("ima", "table_1", "demo").runs[1]
     manifest = write_run(bench, run, [0.5, 0.6]) / "manifest.json"
-    told = {"epsilon": epsilon, "delta": 0.01, "neighbours": "one client replaced"}
+    told = {"epsilon": epsilon, "delta": delta, "neighbours": "one client replaced"}
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"privacy": told}))
     content = run_page(read_run(bench.root, run), None, [], [], {})
     text = (tmp_path / Renderer(tmp_path).write(Path("x.html"), "run.html.j2", content)).read_text()
-    assert f" 0.01, {told['neighbours']}</dt>" in text and f"<dd>{shown}</dd>" in text
+    assert f" {delta:g}, {told['neighbours']}</dt>" in text and f"<dd>{shown}</dd>" in text
 
 
 @pytest.mark.parametrize("noise", [0.5, 8.0])

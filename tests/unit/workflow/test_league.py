@@ -14,7 +14,8 @@ from fedrepro.config.searches import LEAGUE_SHARE, Searched, validated_name
 from fedrepro.config.settings import ArtifactFromData
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.league import Match
+from fedrepro.data.dataset import PREPARED
+from fedrepro.report.cells.league import Match, reads_test_set
 from fedrepro.run.results import find_run, made_of
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
@@ -55,6 +56,19 @@ def test_a_method_that_needs_what_a_setting_lacks_has_an_obstacle(bench: Workben
         for group in ("label-skew", "domains"):
             said = league.obstacle(bench, matches[group], method)
             assert ("classifier" not in said) is trains
+
+
+def test_damaged_data_of_one_match_stop_no_other(bench: Workbench) -> None:
+    """The catalogue has no size of a reader's own data: what is prepared says what is there."""
+    (match,) = league.chosen_matches(bench, "label-skew")[:1]
+    name = bench.setting(match.setting).dataset
+    bench.datasets[name] = bench.datasets[name].model_copy(update={"size": None})
+    folder = bench.root / PREPARED / name
+    folder.mkdir(parents=True)
+    (folder / "meta.json").write_text("{}")
+    assert match in league.chosen_matches(bench, None)
+    with refused():
+        reads_test_set(bench, match)
 
 
 def test_no_search_with_what_has_seen_the_validation_samples(bench: Workbench) -> None:

@@ -44,7 +44,7 @@ class Match:
         wrapper: the wrapper that the row puts around all methods.
         quantity: of a method of the reader's own.
         judged: whether a number needs the evaluation of a synthetic set.
-        on_test_set: whether a number is of the shared model, on the data's test set.
+        on_test_set: whether a number is of the shared model on the test set, if the data have one.
         earlier_rule: whether its setting was chosen by a rule that has been replaced.
     """
 
@@ -88,7 +88,7 @@ def matches_of(workbench: Workbench) -> list[Match]:
             table.summary,
             _seeds(workbench, system, table),
             table.earlier_rule,
-            table.metric_of(row).on_test_set and _has_test_set(workbench, system, row.setting),
+            table.metric_of(row).on_test_set,
         )
         for system, experiment in workbench.experiments.items()
         for item, table in experiment.compact.items()
@@ -97,9 +97,15 @@ def matches_of(workbench: Workbench) -> list[Match]:
     ]
 
 
-def _has_test_set(workbench: Workbench, system: str, setting: str) -> bool:
-    """True if data have a test set, as the catalogue or what is prepared says."""
-    name = workbench.setting(full_name(system, setting)).dataset
+def reads_test_set(workbench: Workbench, match: Match) -> bool:
+    """Return True if its numbers are of the shared model, on a test set that the data have.
+
+    Raises:
+        UserError: if only the prepared data can say so, and they are damaged.
+    """
+    if not match.on_test_set:
+        return False
+    name = workbench.setting(match.setting).dataset
     if size := workbench.datasets[name].size:
         return size.test > 0
     return "test" in (read_meta(workbench.root / PREPARED / name) or {}).get("splits", {})
@@ -111,7 +117,7 @@ def unshared(workbench: Workbench, match: Match, result: Result) -> str:
     Without a shared model it is over the samples that clients hold out. Of a model in part, it is
     of one whose other part has its initial values.
     """
-    if not match.on_test_set:
+    if not reads_test_set(workbench, match):
         return ""
     composition, _ = workbench.composition_of(workbench.setting(result.setting), result.methods[0])
     runs = (RunKey(result.setting, run.method, run.seed) for run in result.runs)
