@@ -430,6 +430,8 @@ def test_runs_that_were_scored_on_other_samples_have_no_gain(
     )
     with nullcontext() if alike else pytest.warns(UserWarning, match="compare: b"):
         table = fr.compare({"a": ours, "b": theirs}, of=column)
+    with nullcontext() if alike else pytest.warns(UserWarning, match="plot: b"):
+        fr.plot({"a": ours, "b": theirs}, of=column)
     assert table["gain"].isna().tolist() == [False, not alike]
     assert table["paired"].tolist() == [1, int(alike)] and table["mean"].notna().all()
 

@@ -149,7 +149,8 @@ def plot(runs: Run | Sequence[Group] | Mapping[str, Group], of: str | None = Non
     """Plot learning curves: for each group, the mean and the range over seeds.
 
     A diverged run's curve ends before the round in which it diverged, and the key says so. It also
-    says which seeds are left out, because they diverged before their first point.
+    says which seeds are left out, because they diverged before their first point. A warning names
+    runs that were scored otherwise than the first, as in :func:`compare`.
 
     Args:
         runs: as in :func:`compare`.
@@ -168,6 +169,10 @@ def plot(runs: Run | Sequence[Group] | Mapping[str, Group], of: str | None = Non
     """
     named = _named(runs, across=True)  # a line for each run
     column = charts.score_of(group[0] for group in named.values()) if of is None else of
+    base, (first, *_) = next(iter(named.items()))
+    for name, (run, *_) in named.items():
+        if why := _scored_otherwise(column, run, first):
+            warnings.warn(f"plot: {name}: scored otherwise than {base} ({why})", stacklevel=2)
     lines, gone = charts.lines_of(named, column)
     names = [*(line.name for line in lines), *gone]
     drawn = curves.with_key(charts.drawn(lines, column), names)

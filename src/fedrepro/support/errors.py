@@ -1,6 +1,7 @@
 """Errors for invalid input: one line, no traceback."""
 
 import math
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -79,8 +80,8 @@ class Interrupted(KeyboardInterrupt):
         status: exit status of the command, as in shells: 128 + the signal's number.
     """
 
-    def __init__(self, message: str, signal_number: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, signal_number: int = signal.SIGINT) -> None:
+        super().__init__(message)  # a process that unpickles it passes this alone, then the status
         self.status = 128 + signal_number
 
 

@@ -1,7 +1,9 @@
 """What is no value, and what an error says of it in fields."""
 
 import ast
+import copy
 import math
+import signal
 from types import SimpleNamespace
 from typing import Annotated
 
@@ -9,6 +11,7 @@ import pytest
 from pydantic import Field
 
 from fedrepro.support.errors import (
+    Interrupted,
     UserError,
     at_least,
     bad_value,
@@ -71,6 +74,11 @@ def test_an_error_of_a_file_has_them(content: dict[str, object], code: str, key:
     with pytest.raises(UserError) as raised:
         validate(Two, content, "f.yaml")
     assert (raised.value.code, raised.value.file, raised.value.key) == (code, "f.yaml", key)
+
+
+def test_an_interrupt_survives_the_way_from_another_process() -> None:
+    there = copy.copy(Interrupted("stopped", signal.SIGTERM))  # takes pickle's way
+    assert str(there) == "stopped" and there.status == 143
 
 
 def test_every_refusal_in_the_package_has_fields() -> None:
