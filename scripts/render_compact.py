@@ -1,6 +1,6 @@
 """Render how the settings of scale compact differ from the papers', in docs/differences.md.
 
-docs/compact.md has what is kept, from the same comparison.
+docs/compact.md has what is kept, from the same comparison, and the tables with runs to be made.
 """
 
 from collections.abc import Iterable, Mapping
@@ -156,6 +156,20 @@ def mixed(root: Path, found: Compared) -> str:
     )
 
 
+def unmade(bench: Workbench, root: Path) -> str:
+    """The tables some of whose runs have never been landed, and how many."""
+    rows = []
+    for system, experiment in bench.experiments.items():
+        for item in experiment.compact:
+            runs = bench.target(system, item, "compact").runs
+            missing = [
+                run for run in runs if run not in landed_runs.runs_landed_in(root, run.setting)
+            ]
+            if missing:
+                rows.append(f"| `{system}/{item}` | {len(missing)} of {len(runs)} |")
+    return "\n".join(["| table | runs not made |", "|---|---|", *rows, ""])
+
+
 def put(text: str, name: str, content: str) -> str:
     """A page with other content between its marks."""
     start, end = MARKS[0].format(name), MARKS[1]
@@ -170,13 +184,12 @@ def render(root: Path = Path()) -> dict[Path, str]:
     bench, papers = load(root), published.load(root)
     found = compared(bench, papers)
     every = with_searched(bench, found)
+    page, short = ((root / each).read_text("utf-8") for each in (PAGE, SUMMARY))
+    short = put(short, "kept", summary(found, papers))
+    short = put(short, "mixed", mixed(root, found))
     return {
-        PAGE: put((root / PAGE).read_text("utf-8"), "differences", whole(bench, papers, every)),
-        SUMMARY: put(
-            put((root / SUMMARY).read_text("utf-8"), "kept", summary(found, papers)),
-            "mixed",
-            mixed(root, found),
-        ),
+        PAGE: put(page, "differences", whole(bench, papers, every)),
+        SUMMARY: put(short, "unmade", unmade(bench, root)),
     }
 
 
