@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fedrepro.engine.method import Method
 from fedrepro.methods import registry
+from fedrepro.run.store import load_tree
 from support import tiny_run
 from support.places import ROOT
 
@@ -58,11 +60,17 @@ def test_they_are_listed_in_calling_order(tmp_path: Path, monkeypatch: pytest.Mo
     assert [name for name in NAMES if name in called] == [*called]
 
 
-def test_its_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (example,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    (tmp_path / "clipped.py").write_text(example, encoding="utf-8")
+def test_its_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     monkeypatch.setenv("FEDREPRO_METHODS", str(tmp_path))
-    assert registry.parts()["clipped"].kind == "method"
-    spec = tiny_run.run_spec("clipped", hyperparameters={"clipped": {"most": 0.0}}, rounds=2)
-    found = tiny_run.carry_out(tmp_path / "run", spec)
-    assert found["status"] == "finished"
+    models = []
+    for example, method, kind in zip(
+        examples, ("clipped", "clip+fedprox"), ("method", "wrapper"), strict=True
+    ):
+        name = method.partition("+")[0]
+        (tmp_path / f"{name}.py").write_text(example, encoding="utf-8")
+        assert registry.parts()[name].kind == kind
+        spec = tiny_run.run_spec(method, hyperparameters={name: {"most": 0.0}}, rounds=2)
+        assert tiny_run.carry_out(tmp_path / method, spec)["status"] == "finished"
+        models.append(load_tree(tmp_path / method / "model.safetensors")[0])
+    torch.testing.assert_close(*models, rtol=0, atol=0)  # of both, no parameter ever moves
