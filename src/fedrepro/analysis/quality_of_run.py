@@ -266,7 +266,7 @@ def _fid(
 def _pairs(
     opened: Finished, made: TensorSamples, training: TensorSamples
 ) -> tuple[list[dict[str, float]], Tree]:
-    """The generated samples nearest to training samples, and the latter's rows in the data set."""
+    """The nearest pairs of a made and a training image: their rows and distances; the images."""
     away, which = judging.nearest(_inputs(made)[0], _inputs(training)[0])
     order = away.argsort(stable=True)[:PAIRS]
     rows = which[order]  # of `training`

@@ -260,7 +260,7 @@ class _Walk:
             self._add_used(module, attributes)
 
     def _add_used_by(self, module: types.ModuleType) -> None:
-        """The files of yours that a module of yours imports, directly or not."""
+        """Add the files of yours that a module of yours imports, directly or not."""
         name, file = module.__name__, file_of(module.__name__)
         if name in self._whole or is_installed(name) or file is None or file.suffix != ".py":
             return
@@ -270,7 +270,7 @@ class _Walk:
             self._add_used_by(other)
 
     def _add_used(self, module: object, attributes: set[str]) -> None:
-        """Whatever a function may take from a module of yours: by the names of its attributes."""
+        """Add what a function may take from a module of yours: by the names of its attributes."""
         if not isinstance(module, types.ModuleType) or is_installed(module.__name__):
             return
         for name in sorted(attributes & vars(module).keys()):
@@ -280,14 +280,14 @@ class _Walk:
                 self._add_used(inner, attributes)
 
     def _add_code(self, code: types.CodeType) -> None:
-        """Without names of files and numbers of lines."""
+        """Add code without names of files and numbers of lines."""
         self._say("code", code.co_code, code.co_flags, code.co_exceptiontable)
         self._say(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
         self._say(code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
         self._each("constants", *code.co_consts)
 
     def _add_class(self, cls: type) -> None:
-        """An installed one by name; your own by its bases and everything in its body."""
+        """Add an installed class by name; your own by its bases and everything in its body."""
         name = f"{_module_of(cls)}.{cls.__qualname__}"
         if is_installed(_module_of(cls)) and _is_found(cls):
             self._say("class", name, version_of(_module_of(cls)))
@@ -298,7 +298,7 @@ class _Walk:
                 self._each(key, value)
 
     def _add_instance(self, value: Any) -> None:
-        """The content of a container, and attributes; of other installed classes as pickle has it.
+        """Add a container's content, and attributes; of other installed classes as pickle has it.
 
         Raises:
             UnknownError: if the class has no way to say what an instance holds.

@@ -58,7 +58,7 @@ def handle(arguments: argparse.Namespace) -> None:
 
 
 def _write_page(file: Path, run: "fedrepro.Run", column: str, remarks: Sequence[str]) -> None:
-    """A page that needs no other file: what is to be said of the run, its curve, its rounds."""
+    """Write a page that needs no other file: remarks on the run, its curve, its rounds."""
     title = escape(f"{run.setting} {run.method}, seed {run.seed}")
     parts = [f"<h1>{title}</h1>", *(f"<p>{escape(remark)}</p>" for remark in remarks)]
     parts += [fedrepro.plot([run], of=column).svg, run.rounds.to_html(index=False, border=0)]

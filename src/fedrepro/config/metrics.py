@@ -35,7 +35,7 @@ StatisticName = Literal["average", "worst", "best", "gini", "gap"]
 def named(
     *per: Per, among: Callable[[Measure], bool] = lambda measure: True
 ) -> tuple[BeforeValidator, WithJsonSchema]:
-    """Reject names of other measures. The schema lists the package's, and accepts plug-ins."""
+    """The annotations of a measure's name: others are refused; the schema lists the package's."""
 
     def check(value: object, info: ValidationInfo) -> object:
         folders = info.context or NONE

@@ -193,7 +193,7 @@ def _telling(pairs: Sequence[Any]) -> list[int]:
 
 
 def _states() -> tuple[bytes, str]:
-    """The states of the global generators."""
+    """The states of the global generators: torch's, then those of numpy and Python as text."""
     others = repr((np.random.get_state(), random.getstate()))  # noqa: NPY002
     return torch.get_rng_state().numpy().tobytes(), others
 

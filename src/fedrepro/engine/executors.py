@@ -297,9 +297,9 @@ def _taken_apart(after: Tree, cohort: int) -> list[Tree]:
 def _every_client(
     method: Method, ctx: Context, message: Tree, client_states: Tree, steps: Tree
 ) -> tuple[Tree, Tree]:
-    """Call ``client_update`` for all clients.
+    """Call ``client_update`` for all clients and return their updates and new states.
 
-    The leaves of ``client_states`` and ``steps`` are [clients, ...].
+    The leaves of both, of ``client_states`` and of ``steps`` are [clients, ...].
     """
     return vmap(partial(method.client_update, ctx, message))(client_states, steps)
 

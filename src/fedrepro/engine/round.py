@@ -231,7 +231,7 @@ class OfCohort(Sequence[Item]):
 def play_round(
     federation: Federation, server: Tree, client_states: ClientStates, round: int
 ) -> tuple[Tree, Round]:
-    """Play round ``round`` (from 0) and return the server's next state.
+    """Play round ``round`` (from 0) and return the server's next state and the round's record.
 
     The clients' new states are put in ``client_states``.
     """

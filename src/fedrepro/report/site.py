@@ -282,14 +282,14 @@ class Writer:
         return self.renderer.write(page, template, content), content["records"]
 
     def _table_downloads(self, page: Path, target: TableTarget, table: ComputedTable) -> None:
-        """A table as CSV, LaTeX and JSON, beside its page."""
+        """Write a table as CSV, LaTeX and JSON, beside its page."""
         texts = texts_of(target, table, self.published)
         for ending, text in {**texts, ".json": table.to_json()}.items():
             self.renderer.write_file(page.with_suffix(ending), text)
         write_unpaged(self.renderer, table)
 
     def _figure_downloads(self, page: Path, drawn: Drawn, *, png: bool) -> None:
-        """A figure's panels as separate files, and its numbers, beside its page."""
+        """Write a figure's panels as separate files, and its numbers, beside its page."""
         renderer = self.renderer
         if not png:
             line = "drawn as SVG only; for PNG, `pip install '.[png]'` in the clone"
@@ -316,14 +316,14 @@ class Writer:
             self.renderer.write_file(Path(system, f"{system}.bib"), as_bibtex(key, work.fields))
 
     def runs_and_inputs(self, records: Sequence[RunRecord]) -> None:
-        """Pages of runs and of the inputs of this machine's runs, which are made before these."""
+        """Write pages of runs and, before them, of the inputs of this machine's runs."""
         own = [record.run for record in records if not record.reference]
         inputs = with_inputs(self.workbench, own)[len(own) :]
         made = (read_run(self.workbench.root, run) for run in inputs)
         self.runs([*records, *(record for record in made if record.manifest)])
 
     def runs(self, records: Sequence[RunRecord]) -> None:
-        """A page for each run. Runs with the same partition share its picture."""
+        """Write a page for each run. Runs with the same partition share its picture."""
         workbench = self.workbench
         drawn = cache(partial(draw_partition, workbench.root))
         wanted = {record.run for record in records}
@@ -347,7 +347,7 @@ class Writer:
             self.renderer.write(record.page, "run.html.j2", content)
 
     def claims(self, views: Sequence[ClaimView]) -> None:
-        """A page for each claim: what its authors need to check the verdict, and to object."""
+        """Write a page for each claim: what authors need to check the verdict, and to object."""
         for view in views:
             system = self.published.systems[view.claim.system]
             content = claim_page(self.workbench, system, view, views)
@@ -355,7 +355,7 @@ class Writer:
             self.renderer.write(page, "claim.html.j2", content)
 
     def comparisons(self, compared: Mapping[str, Mapping[str, Any]]) -> None:
-        """A page for each method beside all others, one for each two methods, and their list."""
+        """Write a page for each method beside all others, for each two methods, and their list."""
         for file, content in compared.items():
             self.renderer.write(Path("compare", f"{file}.html"), "compare.html.j2", content)
         for address, content in pair_pages(compared).items():
@@ -368,7 +368,7 @@ class Writer:
         league: League,
         compared: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """A page for each method, wrapper and server optimizer, and the list of them."""
+        """Write a page for each method, wrapper and server optimizer, and the list of them."""
         used = overview.tables_of_parts(self.workbench, self.published)
         standings = in_league(self.workbench, league.played)
         files = {content["name"]: f"{file}.html" for file, content in compared.items()}

@@ -43,7 +43,7 @@ _held: list[int] = []  # the open lock of this process's place
 
 
 def _forget() -> None:
-    """A child of this process holds no place: it might outlive the run."""
+    """Let go of the place, in a child of this process: it might outlive the run."""
     while _held:
         os.close(_held.pop())
 

@@ -216,7 +216,7 @@ def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> di
 
 
 def _record_updates(plan: Plan, state: State, played: Round) -> None:
-    """The norm of each client's update."""
+    """Record the norm of each client's update."""
     sizes = plan.federation.clients.sizes
     state.clients.put(
         {
@@ -230,7 +230,7 @@ def _record_updates(plan: Plan, state: State, played: Round) -> None:
 
 
 def _record_decision(state: State, played: Round) -> None:
-    """The clients' losses before training, and their aggregation weights."""
+    """Record the clients' losses before training, and their aggregation weights."""
     if LOSS not in played.updates:
         return
     losses, weights = played.updates[LOSS].tolist(), played.weights.tolist()

@@ -59,7 +59,7 @@ def save_tree(
 def load_tree(
     path: Path, checksummed: bool = False, seal: str | None = None
 ) -> tuple[Tree, dict[str, Any]]:
-    """Read what :func:`save_tree` wrote.
+    """The tree that :func:`save_tree` wrote, and the facts beside it.
 
     Args:
         seal: the SHA-256 that a ``checksummed`` file must have; None for any.

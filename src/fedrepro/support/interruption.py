@@ -30,7 +30,7 @@ class StopRequest:
         self._since = 0.0
 
     def take(self, number: int, frame: FrameType | None) -> None:
-        """The handler of all signals."""
+        """Handle a signal: note the first one; a later one of the user's ends the process."""
         now = time.monotonic()
         if self.signal_number is None:
             self.signal_number, self._since = number, now

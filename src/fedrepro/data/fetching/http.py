@@ -142,7 +142,7 @@ class Fetcher:
         return None
 
     def fetch(self, url: str, part: Path, size: int | None, fault: Fault) -> Path:
-        """Download `url` to the file `part`, resuming an earlier call's download.
+        """Download `url` to the file `part`, resuming an earlier call's download; returns `part`.
 
         If the complete file is wrong, it is removed, so that the next call starts over.
 
@@ -184,7 +184,7 @@ class Fetcher:
         return int(length)
 
     def _insist(self, url: str, part: Path, size: int, fault: Fault, task: progress.TaskID) -> Path:
-        """Connect up to `TRIES` times."""
+        """Connect up to `TRIES` times; returns `part` once it is complete and right."""
         host, reason = urlsplit(url).netloc, ""
         for _ in range(TRIES):
             before = part.stat().st_size if part.is_file() else 0

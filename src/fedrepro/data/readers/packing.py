@@ -123,7 +123,7 @@ def shapes_from(stated: Any) -> Shapes:
 def packed(
     clients: Sequence[Mapping[str | int, NDArray[Any]]], where: str
 ) -> tuple[list[NDArray[Any]], Packing]:
-    """Each client's inputs [n, ...] as one array [n, columns].
+    """Each client's inputs [n, ...] as one array [n, columns], and where each input is in it.
 
     Bytes alone stay bytes, and whole numbers alone whole. Together with fractions they are float32.
 

@@ -113,7 +113,7 @@ class TensorSamples:
         return self.scaling(self.x[first:last]), self.y[first:last]
 
     def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The samples at ``rows``, an index tensor of any shape."""
+        """Inputs and targets at ``rows``, an index tensor of any shape."""
         return self.scaling(self.x[rows]), self.y[rows]
 
     def redrawn(self, seed: int, rows: Tensor) -> Tensor:

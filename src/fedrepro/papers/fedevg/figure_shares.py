@@ -26,7 +26,7 @@ def _add_all(drawn: Drawn, content: dict[str, Any]) -> None:
 
 
 def _add(drawn: Drawn, name: str, case: dict[str, Any]) -> None:
-    """A panel, and a row for each client."""
+    """Add a panel, and a row for each client."""
     bars, off = [], 0.0
     for client, weight in enumerate(case["weights"]):
         sampled = [100 * shares[client] for shares in case["sampled"]]

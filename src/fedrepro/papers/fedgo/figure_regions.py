@@ -39,7 +39,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regions) -> Drawn:
 
 
 def _add(drawn: Drawn, content: dict[str, Any]) -> None:
-    """A panel per owner of data, and a panel and a row per aggregation."""
+    """Add a panel per owner of data, and a panel and a row per aggregation."""
     reach = float(content["reach"])
     whole = [(float(x), float(y), int(each)) for x, y, each in content["points"]]
     given = [(float(x), float(y), None) for x, y in content["server_points"][::DRAWN_OF_ONE]]

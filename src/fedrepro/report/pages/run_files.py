@@ -99,7 +99,7 @@ def setting_beside(system: str, item: str, run: RunKey, page: str | None) -> str
 
 
 def write_unpaged(renderer: Renderer, table: ComputedTable) -> None:
-    """The files for runs that have no page of their own.
+    """Write the files for runs that have no page of their own.
 
     Their settings, one file for each setting and method of the table; a CSV of what they are; and
     the records of those that are landed.

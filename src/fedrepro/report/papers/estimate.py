@@ -37,7 +37,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Estimate":
-        """Raises ValueError for no values."""
+        """The statistics of these values; raises ValueError without any."""
         n = len(values)
         if n == 0:
             raise ValueError("an estimate needs at least one value")
