@@ -1,4 +1,4 @@
-"""A measure, an executor, a rule and a paper take what CONTRIBUTING says, and nothing else.
+"""A measure, an executor, an analysis and a paper take what CONTRIBUTING says, and nothing else.
 
 The files of its lists, and no others, are changed in a copy of the package.
 """
@@ -39,7 +39,7 @@ ADDED = {
             '    "reversed": ExecutorFacts("the last client first", PER_CLIENT),\n',
         ),
     },
-    "a rule with an output": {
+    "an analysis": {
         "workflow/rules/NAME.smk": (
             "",
             """rule NAME:
