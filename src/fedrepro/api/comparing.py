@@ -111,8 +111,8 @@ def compare(
             "gain": 0.0 + better * gain,  # 0.0 is added so that none is -0.0
             "paired": len(both),
         }
-    whole = dict.fromkeys(("seeds", "diverged", "paired"), int)
-    return pd.DataFrame.from_dict(rows, orient="index").astype(whole).rename_axis(column)
+    types = dict.fromkeys(("seeds", "diverged", "paired"), int)
+    return pd.DataFrame.from_dict(rows, orient="index").astype(types).rename_axis(column)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def make_site(arguments: argparse.Namespace) -> None:
     say(f"wrote {path}")
 
 
-def described_methods(own: Folders) -> list[MethodText]:
+def described_methods(folders: Folders) -> list[MethodText]:
     """The contents of the methods' pages. Here, as fedrepro.report must not import torch."""
     return [
         MethodText(
@@ -33,5 +33,5 @@ def described_methods(own: Folders) -> list[MethodText]:
             registry.code_of_hooks(part),
             meanings_of(part.cls),
         )
-        for part in registry.parts(own).values()
+        for part in registry.parts(folders).values()
     ]

@@ -84,24 +84,24 @@ def _with_metrics(item: Any) -> Any:
     """
     match item:
         case {"rows": list(rows), "metric": Mapping() as shared, **rest}:
-            own = [isinstance(row, Mapping) and "metric" in row for row in rows]
+            with_metric = [isinstance(row, Mapping) and "metric" in row for row in rows]
             rest["rows"] = [
                 {**row, "metric": merged(_common(shared, row["metric"]), row["metric"])}
                 if has
                 else row
-                for row, has in zip(rows, own, strict=True)
+                for row, has in zip(rows, with_metric, strict=True)
             ]
-            return rest if all(own) else {**rest, "metric": shared}
+            return rest if all(with_metric) else {**rest, "metric": shared}
     return item
 
 
-def _common(shared: Mapping[str, Any], own: Any) -> Mapping[str, Any]:
+def _common(shared: Mapping[str, Any], of_row: Any) -> Mapping[str, Any]:
     """The keys that a row's metric inherits: none if it is of another kind, such as `quality`."""
     theirs, its = (
         next((kind.key for kind in KINDS if kind.key in each), None)
-        for each in (shared, own if isinstance(own, Mapping) else {})
+        for each in (shared, of_row if isinstance(of_row, Mapping) else {})
     )
-    return {} if its != theirs and (its or "of" in own) else shared
+    return {} if its != theirs and (its or "of" in of_row) else shared
 
 
 def _with_grids(figure: Any, at: str, file: object) -> tuple[Any, dict[str, Any]]:
@@ -118,7 +118,7 @@ def _with_grids(figure: Any, at: str, file: object) -> tuple[Any, dict[str, Any]
             "x": {"label": str(x), "values": across},
             "panels": list(panels),
         }:
-            own = {"for": {y: down, x: across}, y: f"{{{y}}}", x: f"{{{x}}}"}
+            values = {"for": {y: down, x: across}, y: f"{{{y}}}", x: f"{{{x}}}"}
         case _:
             return figure, methods
     written: list[Any] = []
@@ -126,7 +126,7 @@ def _with_grids(figure: Any, at: str, file: object) -> tuple[Any, dict[str, Any]
         match panel:
             case {"variant_of": part, "methods": str(name), **kept}:
                 where = f"{at}.{panel.get('label')}.methods"
-                made = expand({where: {name: {**own, "variant_of": part}}}, file)[where]
+                made = expand({where: {name: {**values, "variant_of": part}}}, file)[where]
                 names, wide = list(made), len(across)
                 rows = [names[start : start + wide] for start in range(0, len(names), wide)]
                 written.append({**kept, "methods": rows})

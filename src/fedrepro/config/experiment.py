@@ -247,13 +247,13 @@ class Experiment(Typed):
 
     def said_by(self, setting: Setting, name: str) -> Hyperparameters:
         """What a candidate's name says, in the form of `methods`; nothing if it is none."""
-        for whole in (each for each in _beginnings(name) if self._is_known(setting, each)):
-            base, _ = self.part(setting, whole)
+        for part in (each for each in _beginnings(name) if self._is_known(setting, each)):
+            base, _ = self.part(setting, part)
             known = defaults_of(base, self._own) if base in part_files(self._own) else {}
-            values = searches.values_in(name.removeprefix(whole), known)
-            if values and not values.keys() & self.said_by(setting, whole).keys():
+            values = searches.values_in(name.removeprefix(part), known)
+            if values and not values.keys() & self.said_by(setting, part).keys():
                 # As a search's candidates: it shares no prefix with the part's parent run.
-                return {"variant_of": whole, "parent": None, **values}
+                return {"variant_of": part, "parent": None, **values}
         return {}
 
     def choice(self, search: Search, searched: Searched) -> Hyperparameters | None:

@@ -135,17 +135,17 @@ def _experiment(
     compact = _written_out(root / added, added)
     if not isinstance(compact, dict) or compact.keys() - CompactFile.model_fields:
         validate(CompactFile, compact, added, plugins)  # which raises
-    whole = {
+    both_files = {
         **_merged(data, compact, added),
         "compact": compact.get("tables", {}),
         "compact_search": compact.get("search", {}),
         "tunes": compact.get("tunes", {}),
     }
     try:
-        return checked(whole, shown)
+        return checked(both_files, shown)
     except UserError:
         checked(data, shown)  # raises if the fault is in the experiment file
-        return checked(whole, added)
+        return checked(both_files, added)
 
 
 def _written_out(path: Path, shown: Path) -> Any:
@@ -179,8 +179,8 @@ def _named(experiment: Experiment, search: Search) -> Search:
         return search
     methods = []
     for searched in search.methods:
-        own = {key for key in searched.grid if _is_own(experiment, setting, searched, key)}
-        every = {*searched.all_values, *searched.published} - own
+        of_method = {key for key in searched.grid if _is_own(experiment, setting, searched, key)}
+        every = {*searched.all_values, *searched.published} - of_method
         full = {key: setting.named(key) for key in every}
         names = {key: named[0] for key, named in full.items() if len(named) == 1}
         keys = {names.get(key, key): values for key, values in searched.keys.items()}

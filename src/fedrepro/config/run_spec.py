@@ -68,8 +68,8 @@ class RunSpec:
         return RunKey(self.setting.name, self.method, self.seed)
 
     @property
-    def inputs_that_saw(self) -> list[str]:
-        """The inputs trained on samples that the run's clients keep for validation or testing.
+    def inputs_that_saw_held_out(self) -> list[str]:
+        """The inputs trained on samples that the run's clients hold out for validation or testing.
 
         An input that clients trained has not seen them if its run has the same partition.
         """

@@ -118,15 +118,15 @@ class Searched(Typed):
         parts = Composition.parse(self.method).parts
         method = Composition.of(part.named(self._variant(part.name, values)) for part in parts)
         keys = sorted((FIRST_NAMES.get(key, key), key) for key in self.keys)
-        own = (f"_{name}{_written(values[key], KEPT)}" for name, key in keys)
-        return Candidate(values, str(method), "".join(own))
+        words = (f"_{name}{_written(values[key], KEPT)}" for name, key in keys)
+        return Candidate(values, str(method), "".join(words))
 
     def _variant(self, part: str, values: Mapping[str, Scalar]) -> str:
         places = sorted(
             (self.place_of(key), value) for key, value in values.items() if key not in self.keys
         )
-        own = (f"{name}{_written(value)}" for (whose, name), value in places if whose == part)
-        return "_".join((part, *own))
+        words = (f"{name}{_written(value)}" for (whose, name), value in places if whose == part)
+        return "_".join((part, *words))
 
     def candidates(self, published: Mapping[str, Scalar] | None) -> list[Candidate]:
         """The grid's, the first key varying slowest; then the published one if not in the grid."""

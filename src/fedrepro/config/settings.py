@@ -584,7 +584,7 @@ class Setting(OfPapers):
             key = new if f".{first}".endswith(f".{key}") else key
         return [key] if key in known else [each for each in known if each.rpartition(".")[2] == key]
 
-    def with_keys(self, values: Mapping[str, Any], own: Folders = NONE) -> "Setting":
+    def with_keys(self, values: Mapping[str, Any], folders: Folders = NONE) -> "Setting":
         """The setting with other values of :attr:`scalars`.
 
         Args:
@@ -603,7 +603,7 @@ class Setting(OfPapers):
             else:
                 changes[first] = value
         for first, content in changes.items():
-            alone = validate(_alone(first), {first: content}, self._name, own)
+            alone = validate(_alone(first), {first: content}, self._name, folders)
             changes[first] = getattr(alone, first)
         copied = self.model_copy(update=changes)
         try:

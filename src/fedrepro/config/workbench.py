@@ -109,9 +109,9 @@ class Workbench:
         """The data set for which a setting's data set is a surrogate, if it is one."""
         return self.datasets[self.setting(setting).dataset].surrogate_for
 
-    def seeds(self, scale: Scale, system: str, own: Seeds | None = None) -> tuple[int, ...]:
-        """The seeds of a system's runs at a scale; ``own`` replaces them."""
-        seeds = own or self.experiments[system].seeds or self.config.seeds
+    def seeds(self, scale: Scale, system: str, instead: Seeds | None = None) -> tuple[int, ...]:
+        """The seeds of a system's runs at a scale; ``instead`` replaces them."""
+        seeds = instead or self.experiments[system].seeds or self.config.seeds
         return {"demo": seeds.demo, "compact": seeds.compact, "paper": seeds.paper}[scale]
 
     def tables(
@@ -255,10 +255,10 @@ class Workbench:
             where, key = self.files[setting.system], f"settings.{setting.local_name}.{unneeded[0]}"
             expectation = f"none for method {method}, which uses no {unneeded[1]}"
             raise bad_value(where, key, getattr(setting, unneeded[0]), expectation)
-        taken = (name for name in facts.optional if name in setting.inputs)
+        optional = (name for name in facts.optional if name in setting.inputs)
         inputs = {
             name: self._source(setting, name, method, seed, (*above, here))
-            for name in (*needs, *taken)
+            for name in (*needs, *optional)
         }
         return RunSpec(
             setting,
@@ -433,8 +433,9 @@ class Workbench:
 
         While scale compact is asked for, all others are at scale paper.
         """
-        own: Scale = "paper" if asked == "compact" else asked
-        return "compact" if item in self.experiments[system].compact else own
+        if item in self.experiments[system].compact:
+            return "compact"
+        return "paper" if asked == "compact" else asked
 
     def _settings_of(self, system: str, item: str, asked: Scale) -> set[str]:
         """The full names of a table's settings."""
@@ -453,9 +454,10 @@ class Workbench:
             for column in table.columns:
                 alone, metric = column.methods_at(scale), table.metric_of(row, column)
                 setting = full_name(system, table.setting_of(row, column, scale))
-                both = alone if metric.of_both else ()
-                method = wrapped(row.wrapper, alone)
-                cells.append(Cell(row, column, setting, method, seeds, metric, table.summary, both))
+                methods, rivals = wrapped(row.wrapper, alone), alone if metric.of_both else ()
+                cells.append(
+                    Cell(row, column, setting, methods, seeds, metric, table.summary, rivals)
+                )
         return TableTarget(system, item, scale, table, seeds, tuple(cells), awaited=scale == asked)
 
 

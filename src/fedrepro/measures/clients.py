@@ -17,27 +17,27 @@ class Statistic:
     Attributes:
         words: its name, which follows the measure's.
         of: values [clients], their sample counts or None, whether higher is better -> the number.
-        even: whether it measures how unequal clients are; then lower is better.
+        of_inequality: whether it measures how unequal clients are; then lower is better.
         weighable: whether it can be weighted by samples.
         bare: whether it has no unit.
     """
 
     words: str
     of: Callable[[np.ndarray, np.ndarray | None, bool], float]
-    even: bool = False
+    of_inequality: bool = False
     weighable: bool = True
     bare: bool = False
 
     def unit(self, measure: Measure) -> str:
         if self.bare:
             return ""
-        return "points" if self.even and measure.unit == "%" else measure.unit
+        return "points" if self.of_inequality and measure.unit == "%" else measure.unit
 
     def factor(self, measure: Measure) -> float:
         return 1.0 if self.bare else measure.factor
 
     def higher_is_better(self, measure: Measure) -> bool:
-        return measure.higher_is_better and not self.even
+        return measure.higher_is_better and not self.of_inequality
 
 
 STATISTICS: Mapping[str, Statistic] = {
@@ -59,7 +59,7 @@ STATISTICS: Mapping[str, Statistic] = {
         lambda values, sizes, higher_is_better: (
             over_clients.gini(values) if not (values < 0).any() else float("nan")
         ),
-        even=True,
+        of_inequality=True,
         weighable=False,
         bare=True,
     ),
@@ -69,7 +69,7 @@ STATISTICS: Mapping[str, Statistic] = {
         lambda values, sizes, higher_is_better: (
             _tenth(values, sizes, True) - _tenth(values, sizes, False)
         ),
-        even=True,
+        of_inequality=True,
     ),
 }
 
@@ -113,13 +113,13 @@ def mixed(columns: Columns, of: str, guide: str, mix: Mix) -> tuple[np.ndarray, 
     """
     weights = np.unique(columns["weight"])
 
-    def by_client(name: str) -> np.ndarray:
+    def by_weight(name: str) -> np.ndarray:
         return np.array(columns[name]).reshape(-1, len(weights))
 
-    accuracy, values = by_client(guide), by_client(of)
+    accuracy, values = by_weight(guide), by_weight(of)
     if np.isnan(accuracy).all():  # predictions are neither right nor wrong
-        accuracy = -by_client("loss")
-    sizes = by_client("test_samples")[:, 0]
+        accuracy = -by_weight("loss")
+    sizes = by_weight("test_samples")[:, 0]
     if mix == "best":
         return values[:, np.nanmean(accuracy, axis=0).argmax()], sizes
     if mix == "cross_fitted":

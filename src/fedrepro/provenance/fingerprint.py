@@ -108,9 +108,9 @@ def code_of_spec(spec: RunSpec) -> tuple[Path, ...]:
 
     A model given as an object has none.
     """
-    model, own = spec.setting.model, spec.plugins
-    module = () if models.find(model, own).make else (models.module_file(model, own),)
-    around = code_around_model(spec.composition, own)
+    model, folders = spec.setting.model, spec.plugins
+    module = () if models.find(model, folders).make else (models.module_file(model, folders),)
+    around = code_around_model(spec.composition, folders)
     return (*around, *module, *code_of_setting(spec.setting), *scored_by(spec).values())
 
 

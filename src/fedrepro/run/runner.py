@@ -223,11 +223,11 @@ def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
             "keep, such as BatchNorm: the method is FedAvg for it"
         )
     if plan.test is not None and keeps:
-        own = "is in" if plan.scores_clients else "needs test samples of each client, for"
+        where = "is in" if plan.scores_clients else "needs test samples of each client, for"
         note(
             f"method {name}: each client keeps a part of the model, which stays at its initial "
             "values in the shared model: test_accuracy, which scores that one on the test set, is "
-            f"no client's accuracy; that {own} client_accuracy"
+            f"no client's accuracy; that {where} client_accuracy"
         )
 
 
@@ -274,13 +274,11 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
 def _finished(folder: Path, wanted: Identity) -> dict[str, Any] | None:
     """The manifest of a finished run with this identity, if none of its files has changed."""
     try:
-        manifest = results.manifest_in(folder)
-        whole = not other_numbers(
-            differences(Identity.of(manifest), wanted)
-        ) and not results.fault_of_result(folder, manifest)
+        about = results.manifest_in(folder)
+        is_stale = other_numbers(differences(Identity.of(about), wanted))
+        return None if is_stale or results.fault_of_result(folder, about) else about
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return manifest if whole else None
 
 
 def _play(

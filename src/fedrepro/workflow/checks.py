@@ -123,7 +123,7 @@ def check_given(workbench: Workbench) -> None:
     """
     for target in (target for scale in SCALES for target in workbench.targets(scale).values()):
         for run in dict.fromkeys((run.setting, run.method, run.seed) for run in target.runs):
-            seen = workbench.run_spec(*run).inputs_that_saw
+            seen = workbench.run_spec(*run).inputs_that_saw_held_out
             if seen and isinstance(target, SearchTarget):
                 where = f"{workbench.files[target.system]}: search.{target.item}"
                 wanted = "no input that was trained on what are validation samples here"

@@ -247,9 +247,9 @@ class Graph:
         """Raise UserError for a part that does not exist: its job would fail much later."""
         for name in Composition.parse(composition).names:
             if name not in self._parts:
-                own = self.bench.plugins
-                fields_of = partial(defaults_of, folders=own)
-                raise unknown_part(f"method {composition}", "part", name, own, fields_of)
+                folders = self.bench.plugins
+                fields_of = partial(defaults_of, folders=folders)
+                raise unknown_part(f"method {composition}", "part", name, folders, fields_of)
 
     @cached_property
     def _parts(self) -> dict[str, Path]:

@@ -181,7 +181,7 @@ def _search_of(
     if workbench.setting(match.setting).partition.validation:
         return Search(match, method, {}, "its validation samples have another use")
     setting = workbench.setting(validated_name(match.setting, LEAGUE_SHARE))
-    if seen := workbench.run_spec(setting.name, method, match.seeds[0]).inputs_that_saw:
+    if seen := workbench.run_spec(setting.name, method, match.seeds[0]).inputs_that_saw_held_out:
         why = f"it is given {', '.join(seen)}, trained on what would be validation samples"
         return Search(match, method, {}, why)
     candidates: dict[tuple[str, str], Mapping[str, Scalar]] = {}

@@ -250,7 +250,7 @@ def test_nothing_that_saw_the_validation_samples_is_given(tmp_path: Path) -> Non
     check_given(made)
     for run in made.search("own", "grid", "paper").runs:
         spec = made.spec_of(run)
-        assert spec.inputs_that_saw == []
+        assert spec.inputs_that_saw_held_out == []
         given = spec.inputs["unlabelled"]
         assert isinstance(given, RunSpec)
         assert given.setting.partition == spec.setting.partition

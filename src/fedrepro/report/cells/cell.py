@@ -216,12 +216,12 @@ def comparable(results: Mapping[Place, Result]) -> dict[Place, float]:
     current = {place: each for place, each in results.items() if not each.stale and each.n}
     results = current or results
     most = max((result.n for result in results.values()), default=0)
-    whole = {place: result for place, result in results.items() if result.n == most}
-    if len({frozenset(result.by_seed) for result in whole.values()}) > 1:
+    complete = {place: result for place, result in results.items() if result.n == most}
+    if len({frozenset(result.by_seed) for result in complete.values()}) > 1:
         return {}
     return {
         place: result.mean
-        for place, result in whole.items()
+        for place, result in complete.items()
         if result.mean is not None and not result.lost_seeds
     }
 
@@ -401,12 +401,12 @@ def best_of_rows(target: TableTarget, table: ComputedTable, columns: Sequence[in
             for cell in cells
             if cell.printed and cell.printed.mean is not None
         }
-        whole = comparable({cell.column: cell.result for cell in cells})
+        means = comparable({cell.column: cell.result for cell in cells})
         # As they are shown, so that what looks equal is.
         ours = {
-            cell.column: round(whole[cell.column], table.decimals(cell))
+            cell.column: round(means[cell.column], table.decimals(cell))
             for cell in cells
-            if cell.column in whole
+            if cell.column in means
         }
         both = (
             best_of(values, quantity.higher_is_better) if len(values) > 1 else frozenset[int]()

@@ -91,21 +91,21 @@ def paired_spreads(
             groups.setdefault((cell.row, released), {})[index] = values
     spreads = {}
     for group in groups.values():
-        for index, own in group.items():
+        for index, values in group.items():
             cell = printed[index]
             assert cell is not None
             # A method is the first of its own twins, which do not count.
-            if spread := Paired.of(own, [*group.values()], TWINS[cell.unit]):
+            if spread := Paired.of(values, [*group.values()], TWINS[cell.unit]):
                 spreads[index] = spread
     return spreads
 
 
 def _on_own_splits(printed: PrintedCell, result: Result, published: Published) -> bool:
     """Return True if a result has a number for each of the authors' seeds and splits."""
-    own = published.systems[printed.system].spread.own_splits
-    if own is None or printed.dataset not in own.datasets:
+    splits = published.systems[printed.system].spread.own_splits
+    if splits is None or printed.dataset not in splits.datasets:
         return False
-    return sorted(own.seeds) == sorted(result.by_seed)
+    return sorted(splits.seeds) == sorted(result.by_seed)
 
 
 def borrowed_spreads(
@@ -137,8 +137,8 @@ def borrowed_spreads(
             if not workbench.surrogate_for(other.setting)
         ]
         if lent:
-            own = _of_rounds(workbench, target.cells[index], result)
-            spreads[index] = max([*lent, *own], key=lambda each: each.limit)
+            of_rounds = _of_rounds(workbench, target.cells[index], result)
+            spreads[index] = max([*lent, *of_rounds], key=lambda each: each.limit)
     return spreads
 
 

@@ -103,8 +103,8 @@ def _side(printed: PrintedCell, index: CellIndex) -> Side:
     cell = index.get(_name_of(printed))
     if cell is None:
         return Side(name, {})
-    whole = cell.verdict is None or cell.verdict.is_of_current_runs
-    return Side(name, cell.result.counted_by_seed() if whole else {}, cell.result.diverged)
+    is_current = cell.verdict is None or cell.verdict.is_of_current_runs
+    return Side(name, cell.result.counted_by_seed() if is_current else {}, cell.result.diverged)
 
 
 def _judge_counted(

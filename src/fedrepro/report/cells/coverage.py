@@ -100,8 +100,8 @@ def count(readings: Readings) -> dict[tuple[str, str], Counter[str]]:
         if not isinstance(target, TableTarget):
             continue
         # A part of a table whose other cells need no runs counts as that table.
-        whole = key[0], papers.split_part(key[1])[0]
-        owner = whole if isinstance(targets.get(whole), ComputedTarget) else key
+        printed_key = key[0], papers.split_part(key[1])[0]
+        owner = printed_key if isinstance(targets.get(printed_key), ComputedTarget) else key
         if key in computed_tables:
             first = first_answers(computed_tables[key].cells)
             answers = [count_of(cell) for cell in first if cell.answered]
@@ -205,8 +205,8 @@ def rows_of(
         sums |= {name: by[system] for name, by in readings.items() if system in by}
         for name, counted in sums.items():
             everything[name] += counted
-        own = (printed, further, sums)
-        rows += [_row(system, table, counted) for part in own for table, counted in part.items()]
+        parts = (printed, further, sums)
+        rows += [_row(system, table, counted) for part in parts for table, counted in part.items()]
     return rows + [_row(ALL, name, counted) for name, counted in everything.items()]
 
 

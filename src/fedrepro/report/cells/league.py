@@ -410,13 +410,13 @@ def _play(
             left_out[column.label] = why
             continue
         is_baseline = result.methods == (match.method(BASELINE),)
-        taken = {entry.name for entry in entries} | (set() if is_baseline else {BASELINE_LABEL})
+        in_use = {entry.name for entry in entries} | (set() if is_baseline else {BASELINE_LABEL})
         label = column.label
         names = [BASELINE_LABEL] if is_baseline else []
         names += [label, f"{label} ({result.methods[0]})", f"{label} of {match.item}"]
         if its != asked:
             result = searched(asked, metric.quantity)
-        name = next(name for name in names if name not in taken)
+        name = next(name for name in names if name not in in_use)
         entries.append(replace(Entry.of(name, result, seeds), column=label))
     return PlayedMatch(match, seeds, tuple(entries), own, left_out)
 

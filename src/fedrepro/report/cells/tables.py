@@ -94,10 +94,10 @@ def _compute(workbench: Workbench, target: TableTarget, published: Published) ->
         for cell, judged_cell in zip(target.cells, judged.cells, strict=True)
     ]
     printed = [printed_cell(target, cell, published) for cell in target.cells]
-    own = [result for result, _ in results]
-    paired = paired_spreads(workbench, printed, own, published)
-    borrowed = borrowed_spreads(workbench, target, printed, own)
-    spreads = [(paired.get(index), borrowed.get(index)) for index in range(len(own))]
+    ours = [result for result, _ in results]
+    paired = paired_spreads(workbench, printed, ours, published)
+    borrowed = borrowed_spreads(workbench, target, printed, ours)
+    spreads = [(paired.get(index), borrowed.get(index)) for index in range(len(ours))]
     beside = zip(printed, results, spreads, strict=True)
     return ComputedTable(
         system=target.system,
@@ -115,8 +115,8 @@ def _compute(workbench: Workbench, target: TableTarget, published: Published) ->
 
 
 def _column(column: ColumnOfTable) -> TableColumn:
-    own = column.metric.quantity if column.metric else None
-    return TableColumn(column.label, *((own.words, own.unit) if own else ()))
+    quantity = column.metric.quantity if column.metric else None
+    return TableColumn(column.label, *((quantity.words, quantity.unit) if quantity else ()))
 
 
 def write(
@@ -131,10 +131,10 @@ def write(
     with read_once():
         seals = seals_of(workbench.root, sorted(runs, key=lambda run: run.name))
         content = compute(workbench, target, published).as_values()
-    path, what = workbench.root / target.path, checksummed_json.of_results(target.path)
-    own: dict[str, Any] = {"definition": definition} if definition else {}
-    own["lacks"] = sorted({run.name for run in target.runs} - seals.keys())
-    checksummed_json.write(path, {**content, "of": seals, **own}, what)
+    content |= {"of": seals} | ({"definition": definition} if definition else {})
+    content["lacks"] = sorted({run.name for run in target.runs} - seals.keys())
+    what = checksummed_json.of_results(target.path)
+    checksummed_json.write(workbench.root / target.path, content, what)
     return target.path
 
 
@@ -143,10 +143,10 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
     if target.table.published is None or cell.column.published is None or not cell.row.published:
         return None
     named = cell.column.published
-    own = {"method": named} if isinstance(named, str) else named
-    wanted = {**cell.row.published, **own}
-    if "method" in own:
-        wanted["method"] = own["method"] + cell.row.published.get("method", "")
+    of_column = {"method": named} if isinstance(named, str) else named
+    wanted = {**cell.row.published, **of_column}
+    if "method" in of_column:
+        wanted["method"] = of_column["method"] + cell.row.published.get("method", "")
     return published.find(target.system, target.table.published.table, wanted)
 
 
@@ -299,19 +299,19 @@ def result_of(
         estimates = {method: estimates[method] for method in methods if method in current}
     # Means over fewer seeds are not comparable: those without a number may be the worst ones.
     most = max((estimate.n for estimate in estimates.values()), default=0)
-    whole = [method for method, estimate in estimates.items() if estimate.n == most]
+    complete = [method for method, estimate in estimates.items() if estimate.n == most]
     values = {
         method: {run.seed: run.value for run in by_method[method] if run.value is not None}
-        for method in whole
+        for method in complete
     }
-    shared = set.intersection(*map(set, values.values())) if whole else set[int]()
+    shared = set.intersection(*map(set, values.values())) if complete else set[int]()
     unequal = len(shared) < most
 
     def score(method: str) -> float:
         mean, own = estimates[method].mean, values[method]
         return math.fsum(own[seed] for seed in shared) / len(shared) if unequal and shared else mean
 
-    chosen = (max if quantity.higher_is_better else min)(whole, key=score) if whole else None
+    chosen = (max if quantity.higher_is_better else min)(complete, key=score) if complete else None
     shown: Iterable[str] = [chosen] if chosen else methods
     troubles = _troubles(by_method[method] for method in shown)
     if unequal:

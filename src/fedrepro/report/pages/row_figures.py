@@ -35,11 +35,11 @@ def panels_of(target: TableTarget) -> list[list[tuple[int, str]]]:
             name = f"with {wrapper.upper() if len(wrapper) < 5 else wrapper}"
             wrapped.setdefault(plain[rests], []).append((index, name))
     if wrapped:
-        taken = {index for pairs in wrapped.values() for index, _ in pairs}
+        with_wrapper = {index for pairs in wrapped.values() for index, _ in pairs}
         return [
             [(index, "alone"), *wrapped.get(index, [])]
             for index in range(len(names))
-            if index not in taken
+            if index not in with_wrapper
         ]
     labels = [column.label for column in target.table.columns]
     if len(labels) == 1:
@@ -76,11 +76,11 @@ def scene_of(
             printed = next((cell.printed for cell in cells if cell.column == column), None)
             has_level = printed and scale == "paper" and not metric.quantity.of_a_run
             level = printed.mean if printed and has_level else None
-            own = target.table.metric_of(row, target.table.columns[column])
+            drawn = target.table.metric_of(row, target.table.columns[column])
             # A number of a whole run is of its rounds as they are.
-            summary = Summary(rounds=1) if own.quantity.of_a_run else target.table.summary
+            summary = Summary(rounds=1) if drawn.quantity.of_a_run else target.table.summary
             found_in = partial(_series, workbench, results.get(column), summary.up_to)
-            runs, drawn_lines = _lines(found_in, own.curve, name, level, summary.rounds)
+            runs, drawn_lines = _lines(found_in, drawn.curve, name, level, summary.rounds)
             seeds = max(seeds, runs)
             lines += drawn_lines
         # Landed results of scale compact have clients' scores of the last round only.
@@ -134,8 +134,8 @@ def _lines(
     line = _line(name, runs, rounds, level)
     if line is None or len(line.points) > 1 or fixed == metric:
         return len(runs), [line] if line else []
-    own, mixture = _line(name, found_in(fixed.quantity), rounds), metric.quantity.mixture
-    return len(runs), [*([own] if own else []), replace(line, name=f"{name}, {mixture}")]
+    curve, mixture = _line(name, found_in(fixed.quantity), rounds), metric.quantity.mixture
+    return len(runs), [*([curve] if curve else []), replace(line, name=f"{name}, {mixture}")]
 
 
 def _line(

@@ -241,7 +241,7 @@ def sheets_of(record: RunRecord) -> SimpleNamespace | None:
         return None
     last = record.images(rounds[-1])
     height, width = last.shape[2:]
-    whole = sheet.draw(
+    of_last = sheet.draw(
         last[:LAST],
         LAST_WIDE,
         description=f"{len(last[:LAST])} sample images of {height} x {width} pixels after round "
@@ -264,7 +264,7 @@ def sheets_of(record: RunRecord) -> SimpleNamespace | None:
     )
     return SimpleNamespace(
         number=rounds[-1],
-        last=whole,
+        last=of_last,
         over_time=over_time if len(rounds) > 1 else [],
         real=beside or None,
         shown=len(last[:SHOWN]),

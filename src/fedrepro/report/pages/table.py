@@ -196,18 +196,18 @@ def order_of(
         if cell.printed:
             printed[cell.column].append(cell.printed)
     plug_ins = tuple(name for name in proposes if name.startswith("+"))
-    own, whole, folded, seen = set[int](), [], [], set[tuple[str, str, str, str]]()
+    own, leading, folded, seen = set[int](), [], [], set[tuple[str, str, str, str]]()
     for number, (column, cells) in enumerate(zip(table.columns, printed, strict=True)):
         name = cells[0].method if cells else column.label.replace(" + ", "+")
         if name in proposes or (plug_ins and name.endswith(plug_ins)):
             own.add(number)
         if name in proposes:
-            whole.append(number)
+            leading.append(number)
         if cells and all(cell.name in seen for cell in cells):
             folded.append(number)
         seen |= {cell.name for cell in cells}
-    rest = [number for number in range(len(printed)) if number not in {*whole, *folded}]
-    return own, [*(number for number in whole if number not in folded), *rest], folded
+    rest = [number for number in range(len(printed)) if number not in {*leading, *folded}]
+    return own, [*(number for number in leading if number not in folded), *rest], folded
 
 
 def _wanted(workbench: Workbench, cells: Sequence[TableCell]) -> str:

@@ -32,13 +32,13 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
         x, y = ([str(value) for value in axis.values] for axis in (figure.x, figure.y))
         words = f"{panel.label}: {quantity.words} by {' and '.join(titles)}, in the table below."
         # Means over fewer seeds are not comparable.
-        whole = {
+        means = {
             (down, across): cell.mean
             for down, row in enumerate(results)
             for across, cell in enumerate(row)
             if cell.mean is not None and cell.n == len(target.seeds)
         }
-        framed = best_of(whole, quantity.higher_is_better)
+        framed = best_of(means, quantity.higher_is_better)
         svg = charts.matrix(values, x=x, y=y, titles=titles, framed=framed, description=words)
         drawn.panels.append(Panel(panel.label, svg))
         named = {

@@ -46,8 +46,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
         if lines:
             words = description_of(row.label, lines, measure, row.setting_at(target.scale))
             drawn.add_lines(title, lines, words, unit=measure.unit, starts=True)
-            whole = comparable(results)
-            at_end = {line.name: line.points[-1][1] for line in lines if line.name in whole}
+            means = comparable(results)
+            at_end = {line.name: line.points[-1][1] for line in lines if line.name in means}
             ends.append((title, at_end, measure))
     drawn.sees = leaders_by_measure(ends, "At the end, by ")
     if marked:

@@ -152,8 +152,8 @@ def _read(root: Path, path: Path, kind: str) -> Through | None:
         content |= {name: [content.get(name)] for name in ("loss", "accuracy")} | {"y": [0.0]}
     through = parsed(Through, content, path)
     shape = [len(through.x)] * len(through.y)
-    whole = all([len(row) for row in rows] == shape for rows in (through.loss, through.accuracy))
+    is_full = all([len(row) for row in rows] == shape for rows in (through.loss, through.accuracy))
     flat = kind == "planes" and any(mark.y is None for mark in through.marks)
-    if not whole or len(through.x) < 2 or flat:
+    if not is_full or len(through.x) < 2 or flat:
         raise damaged(path, "expected a loss and an accuracy for every point")
     return through
