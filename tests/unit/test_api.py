@@ -1,7 +1,6 @@
 """`import fedrepro as fr`: runs on arrays, what they say of themselves, and the notebook."""
 
 import ast
-import importlib
 import json
 import re
 import shutil
@@ -38,6 +37,7 @@ from support.numbers_in_text import numbers_in
 from support.places import ROOT
 from support.refusals import Fault, refused
 from support.report_world import make_world, write_run
+from support.scripts import script
 from support.tiny_run import carry_out, run_spec
 
 
@@ -696,10 +696,9 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
     """Runs a notebook where it is: its variables. What is saved in it is what its cells show."""
 
     def play(name: str) -> dict[str, Any]:
-        monkeypatch.syspath_prepend(ROOT / "scripts")
         monkeypatch.setenv("FEDREPRO_METHODS", "")  # undone afterwards, also what a notebook sets
         space: dict[str, Any] = {}
-        for cell, shown in importlib.import_module("notebooks").play(ROOT / "docs" / name, space):
+        for cell, shown in script("notebooks").play(ROOT / "docs" / name, space):
             stored = [{**each, "execution_count": None} for each in cell["outputs"]]
             assert stored == [{**each, "execution_count": None} for each in shown], cell["source"]
         return space

@@ -1,6 +1,5 @@
 """`make bless`: which parts of the code keep their numbers."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 
 from fedrepro.provenance import numerics
 from support.places import ROOT
+from support.scripts import script
 
 SCRIPTS = ROOT / "scripts"
 PARTITION = 'partition {"scheme": "paired_shards", "clients": 10}'
@@ -20,11 +20,7 @@ PARTITION = 'partition {"scheme": "paired_shards", "clients": 10}'
 
 @pytest.fixture(scope="module")
 def bless() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bless", SCRIPTS / "bless.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("bless")
 
 
 def played(*parts: str, bits: str = "a") -> dict[str, Any]:

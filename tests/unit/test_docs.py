@@ -1,9 +1,7 @@
 """Links of the documentation lead somewhere, and the site has every page and every key."""
 
-import importlib
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +12,7 @@ import yaml
 
 from fedrepro.cli.configuration import SCHEMAS
 from support.places import ROOT
+from support.scripts import script
 
 PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
@@ -87,12 +86,8 @@ def test_no_page_types_a_count_that_changes() -> None:
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        return importlib.import_module("docs")
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
+def docs() -> ModuleType:
+    return script("docs")
 
 
 def leaves(nav: Any) -> Iterator[str]:
@@ -102,27 +97,27 @@ def leaves(nav: Any) -> Iterator[str]:
         yield from leaves(each)
 
 
-def test_every_page_is_in_the_navigation_once(script: ModuleType) -> None:
-    nav = yaml.safe_load(script.with_papers((ROOT / "docs/mkdocs.yml").read_text("utf-8")))["nav"]
+def test_every_page_is_in_the_navigation_once(docs: ModuleType) -> None:
+    nav = yaml.safe_load(docs.with_papers((ROOT / "docs/mkdocs.yml").read_text("utf-8")))["nav"]
     copied = [path.name for path in (ROOT / "docs").glob("*.md")]
-    generated = [path for path, _ in script.generated()]
+    generated = [path for path, _ in docs.generated()]
     assert sorted(leaves(nav)) == sorted(["changelog.md", "contributing.md", *copied, *generated])
 
 
 @pytest.mark.parametrize("name", ["config", "experiment", "datasets"])
-def test_the_reference_has_every_key_with_its_meaning(script: ModuleType, name: str) -> None:
-    page = script.config_reference.page(name)
+def test_the_reference_has_every_key_with_its_meaning(docs: ModuleType, name: str) -> None:
+    page = docs.config_reference.page(name)
     for anchor in re.findall(r"\]\(#(\w+)\)", page):
         assert f"{{#{anchor}}}" in page
     schema = SCHEMAS[f"{name}.json"].model_json_schema()
     for model in (schema, *schema["$defs"].values()):
         for key, value in model.get("properties", {}).items():
-            meaning = script.config_reference.as_markdown(value["description"])
+            meaning = docs.config_reference.as_markdown(value["description"])
             assert re.search(rf"^`{key}`: .+\n:   {re.escape(meaning)}$", page, re.MULTILINE), key
 
 
-def test_the_reference_says_what_a_key_may_be(script: ModuleType) -> None:
-    page = script.config_reference.page("experiment")
+def test_the_reference_says_what_a_key_may_be(docs: ModuleType) -> None:
+    page = docs.config_reference.page("experiment")
     said = dict(
         re.findall(r"^`(\w+)`: (.*)$", page[page.index("## `settings.NAME`") :], re.M)[::-1]
     )

@@ -1,11 +1,9 @@
 """The workbenches in examples/: complete, and judged from their landed results alone."""
 
 import csv
-import importlib.util
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,17 +11,10 @@ from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.run.results import read_run
 from support.places import ROOT
+from support.scripts import script
 
 EXAMPLES = sorted(path.parents[1] for path in ROOT.glob("examples/*/config/config.yaml"))
 MOST_CELLS, MOST_BYTES = 24, 500_000
-
-
-def script(name: str) -> Any:
-    found = importlib.util.spec_from_file_location(name, ROOT / f"scripts/{name}.py")
-    assert found and found.loader
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(params=EXAMPLES, ids=lambda path: path.name)

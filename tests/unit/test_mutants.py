@@ -1,8 +1,6 @@
 """The script that seeds bugs: what it changes and draws, and that its lists name what is there."""
 
-import importlib
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,15 +9,12 @@ import pytest
 import yaml
 
 from support.places import ROOT
+from support.scripts import script
 
 
 @pytest.fixture(scope="module")
 def mutants() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        return importlib.import_module("mutants")
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
+    return script("mutants")
 
 
 def seeded(mutants: ModuleType, text: str) -> set[tuple[str, str, str]]:
@@ -151,11 +146,7 @@ def test_every_reason_is_of_a_mutant_that_there_is(mutants: ModuleType) -> None:
 # --- bugs drawn by hand ---------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def by_hand(mutants: ModuleType) -> ModuleType:
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        return importlib.import_module("mutants_by_hand")
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
+    return script("mutants_by_hand")
 
 
 ENTRY = {

@@ -1,19 +1,15 @@
 """The README's picture says what today's page says."""
 
-import importlib
 from pathlib import Path
 
-import pytest
 from PIL import Image
 
 from support.places import ROOT
+from support.scripts import script
 
 
-def test_the_picture_in_the_readme_is_todays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(ROOT / "scripts")
-    picture = importlib.import_module("picture")
+def test_the_picture_in_the_readme_is_todays(tmp_path: Path) -> None:
+    picture = script("picture")
     assert "(docs/site.png)" in (ROOT / "README.md").read_text(encoding="utf-8")
     with Image.open(picture.PICTURE) as image:
         of = image.info[picture.KEY]

@@ -1,6 +1,5 @@
 """What `make reference` plans, what it says that costs, and what it keeps."""
 
-import importlib.util
 import json
 import os
 import shutil
@@ -26,15 +25,7 @@ from fedrepro.support.files import sha256_of
 from support.manifests import write_manifest
 from support.places import ROOT
 from support.refusals import refused
-
-
-def script(name: str) -> Any:
-    found = importlib.util.spec_from_file_location(name, ROOT / f"scripts/{name}.py")
-    assert found and found.loader
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
+from support.scripts import script
 
 reference, render_reference = script("reference"), script("render_reference")
 

@@ -1,6 +1,5 @@
 """`make replay`: short runs by old and new code, commits of results, first differences."""
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -13,12 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from support.places import ROOT
+from support.scripts import script
 from support.tiny_run import carry_out, run_spec
 
-found = importlib.util.spec_from_file_location("old_code", ROOT / "scripts/old_code.py")
-assert found is not None and found.loader is not None
-old_code = importlib.util.module_from_spec(found)
-found.loader.exec_module(old_code)
+old_code = script("old_code")
 
 
 @pytest.fixture(scope="module")

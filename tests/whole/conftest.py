@@ -2,24 +2,19 @@
 
 import fcntl
 import gc
-import sys
 from pathlib import Path
 
 import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
-from support.places import ROOT
+from support.scripts import script
 
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[Path, Workbench]:
     """The site's folder, and the workbench that it was made from."""
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        import whole_site
-    finally:
-        sys.path.remove(str(ROOT / "scripts"))
+    whole_site = script("whole_site")
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent  # the same for all processes
     root = shared / "landed"

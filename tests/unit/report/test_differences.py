@@ -1,6 +1,5 @@
 """How settings of scale compact differ from the papers': from both, and never by hand."""
 
-import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,10 @@ from fedrepro.report.cells.differences import Difference, grouped, of_claim, of_
 from fedrepro.report.papers import published
 from support.places import ROOT
 from support.refusals import refused
+from support.scripts import script
 from support.search_world import EXPERIMENT, FILE, settle
 
-found = importlib.util.spec_from_file_location("render", ROOT / "scripts/render_compact.py")
-assert found and found.loader
-render = importlib.util.module_from_spec(found)
-found.loader.exec_module(render)
+render = script("render_compact")
 
 SETTING = EXPERIMENT["settings"]["s"]
 

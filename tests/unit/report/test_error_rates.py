@@ -1,17 +1,14 @@
 """Verdicts on known truths are wrong as rarely as docs/verdicts.md promises."""
 
-import importlib.util
 from typing import Any
 
 import pytest
 
 from fedrepro.report.papers import leads
 from support.places import ROOT
+from support.scripts import script
 
-found = importlib.util.spec_from_file_location("render", ROOT / "scripts/render_verdicts.py")
-assert found and found.loader
-render = importlib.util.module_from_spec(found)
-found.loader.exec_module(render)
+render = script("render_verdicts")
 
 
 def most(promised: float) -> float:
