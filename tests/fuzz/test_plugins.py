@@ -21,13 +21,13 @@ from fedrepro.data.partition.schemes import Iid
 from fedrepro.data.prepare import prepare
 from fedrepro.papers.aaggff.loss_log import read_log
 from fedrepro.papers.aaggff.replay import replay, rule_of
-from fedrepro.run import results, runner
+from fedrepro.run import results
 from fedrepro.run.integrity import Check
 from fedrepro.run.store import load_tree, save_tree
 from support.malformed import Mutation, fuzzed, mutated, mutated_archive, mutations, watched
 from support.raw_data import idx_entry, idx_files, write_packed
 from support.results_tree import write_tree
-from support.tiny_run import carry_out, run_spec
+from support.tiny_run import Stop, carry_out, run_spec, stop_after
 
 SHARE = st.floats(0, 1, exclude_max=True)
 # In results/, as everything that a command writes.
@@ -90,20 +90,12 @@ def test_what_is_read_before_a_run(tmp_path: Path, whole: Path, name: str) -> No
     check()
 
 
-class Stop(Exception):
-    pass
-
-
 def test_checkpoints(tmp_path: Path) -> None:
     """Those with clients' states; a run goes on from what is whole, or starts again when told."""
     config = run_spec("scaffold", rounds=4)
 
-    def stop(progress: runner.Progress) -> None:
-        if progress.round == 3:
-            raise Stop
-
     with pytest.raises(Stop):
-        carry_out(tmp_path / IN / "seed1", config, stop)
+        carry_out(tmp_path / IN / "seed1", config, stop_after(3))
     whole = tmp_path / IN / "whole"
     (tmp_path / IN / "seed1.partial").rename(whole)
     names = sorted(str(path.relative_to(whole)) for path in whole.rglob("*.safetensors"))

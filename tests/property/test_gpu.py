@@ -17,7 +17,7 @@ from fedrepro.engine.executors import Executor, eager, sequential, unrolled
 from fedrepro.engine.net import Net, Precision, differentiate
 from fedrepro.engine.round import Federation
 from fedrepro.models import registry as models
-from fedrepro.run import devices, runner
+from fedrepro.run import devices
 from fedrepro.run.networks import laid_out
 from fedrepro.support.rng import stream
 from support import tiny_run
@@ -204,10 +204,6 @@ def test_a_federation_repeats_its_bits_in_each_precision(name: str, precision: P
     assert all(leaf.is_contiguous() for leaf in tree.leaves(one))
 
 
-class Stop(Exception):
-    pass
-
-
 @pytest.mark.parametrize(
     ("name", "keys"),
     [
@@ -223,13 +219,8 @@ def test_a_whole_run_repeats_its_bytes_and_resumes(
     torch.set_default_dtype(torch.float32)  # in which all runs compute; the fixture resets it
     keys = {"participation": 1.0, "rounds": 6, "evaluate": {"clients": True}, **keys}
     spec = tiny_run.run_spec(name, **keys, device=GPU)
-
-    def stop(progress: runner.Progress) -> None:
-        if progress.round == 5:
-            raise Stop
-
-    with pytest.raises(Stop):
-        tiny_run.carry_out(tmp_path / "resumed", spec, stop)
+    with pytest.raises(tiny_run.Stop):
+        tiny_run.carry_out(tmp_path / "resumed", spec, tiny_run.stop_after(5))
     seen: list[int] = []
     tiny_run.carry_out(tmp_path / "resumed", spec, lambda each: seen.append(each.round))
     assert seen[0] > 1

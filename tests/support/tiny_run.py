@@ -74,6 +74,20 @@ def run_spec(composition: str = "fedavg", **changes: Any) -> RunSpec:
     )
 
 
+class Stop(Exception):
+    """What a test raises in place of a kill."""
+
+
+def stop_after(rounds: int) -> runner.Report:
+    """Raises :class:`Stop` after so many rounds, before their checkpoint."""
+
+    def report(progress: runner.Progress) -> None:
+        if progress.round == rounds:
+            raise Stop
+
+    return report
+
+
 def carry_out(
     folder: Path,
     spec: RunSpec,

@@ -17,7 +17,7 @@ from fedrepro.run import checkpoint, runner
 from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.support.locks import lock_of
 from support.refusals import refused
-from support.tiny_run import carry_out, run_spec
+from support.tiny_run import Stop, carry_out, run_spec, stop_after
 
 METHOD = "aaggff_d+scaffold"  # decisions, and a state of every client
 
@@ -25,18 +25,6 @@ METHOD = "aaggff_d+scaffold"  # decisions, and a state of every client
 def spec(**changes: object) -> RunSpec:
     seed = changes.pop("seed", 1)
     return replace(run_spec(METHOD, rounds=8, save_models_at={METHOD: [3]}, **changes), seed=seed)
-
-
-class Stop(Exception):
-    """In place of a kill."""
-
-
-def stop_after(rounds: int) -> runner.Report:
-    def report(progress: runner.Progress) -> None:
-        if progress.round == rounds:
-            raise Stop
-
-    return report
 
 
 def stopped(folder: Path, what: RunSpec, after: int = 5) -> Path:

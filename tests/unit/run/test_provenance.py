@@ -1,8 +1,6 @@
 """What a manifest says of where its code came from, which decides nothing."""
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from fedrepro.provenance.syntax import syntax_of
 from fedrepro.support import checkout, plugins
 from support.git import commit_all
 from support.manifests import write_manifest
-from support.places import ROOT
 from support.tiny_run import carry_out, run_spec
 
 STATE = {"commit": "1" * 40, "dirty": False}
@@ -27,17 +24,6 @@ def at_commit(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     state = dict(STATE)
     monkeypatch.setattr(checkout, "of_package", lambda: dict(state))
     return state
-
-
-@pytest.fixture
-def workbench(tmp_path: Path) -> Iterator[Path]:
-    """With a method and a model of its own, in a repository of its own."""
-    root = tmp_path / "workbench"
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "workflow/skeleton", root, ignore=ignored)
-    shutil.copy(ROOT / "config/datasets.yaml", root / "config")
-    yield root
-    checkout.of_folder.cache_clear()
 
 
 def played(folder: Path) -> int:

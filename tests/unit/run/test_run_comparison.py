@@ -1,8 +1,6 @@
 """What differs between two manifests and two records of rounds, in words."""
 
 import math
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from fedrepro.run.run_comparison import Side, of_manifests, of_rounds
 from fedrepro.support import checkout
 from support.git import commit_all
 from support.numbers_in_text import numbers_in
-from support.places import ROOT
 
 MANIFEST: dict[str, Any] = {
     "run": {"rounds": 8, "optimizer": {"lr": 0.1}, "seed": 1},
@@ -130,16 +127,6 @@ def test_rounds_and_columns_that_one_alone_has() -> None:
     for sides in ((nothing, whole), (whole, nothing)):
         (line,) = of_rounds(*sides)
         assert line.endswith(" a")
-
-
-@pytest.fixture
-def workbench(tmp_path: Path) -> Iterator[Path]:
-    root = tmp_path / "workbench"
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "workflow/skeleton", root, ignore=ignored)
-    shutil.copy(ROOT / "config/datasets.yaml", root / "config")
-    yield root
-    checkout.of_folder.cache_clear()
 
 
 def test_a_changed_file_is_shown_as_git_does_where_the_commits_are_known(

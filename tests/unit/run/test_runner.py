@@ -37,7 +37,7 @@ from support.killed import kill_after
 from support.numbers_in_text import numbers_in
 from support.refusals import refused
 from support.tiny_disk import tiny_disk
-from support.tiny_run import SIZES, carry_out, dataset, partition, run_spec
+from support.tiny_run import SIZES, Stop, carry_out, dataset, partition, run_spec, stop_after
 
 SAME = ("rounds.parquet", "clients.parquet", "model.safetensors", "manifest.json")
 
@@ -155,18 +155,6 @@ def test_killed_and_called_again_ends_with_the_same_bytes(
         assert (whole / file).read_bytes() == (broken / file).read_bytes()
     resumed = json.loads((broken / "timing.json").read_text())["resumed"]
     assert resumed == (1 if last_checkpoint else 0)
-
-
-class Stop(Exception):
-    """Raised in place of a kill, inside this process."""
-
-
-def stop_after(rounds: int) -> runner.Report:
-    def report(progress: runner.Progress) -> None:
-        if progress.round == rounds:
-            raise Stop
-
-    return report
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,10 @@ from fedrepro.config.run_spec import RunSpec
 from fedrepro.measures import registry
 from fedrepro.measures.base import Mix
 from fedrepro.measures.clients import mixed
-from fedrepro.run import runner
 from support.refusals import Fault, refused
-from support.tiny_run import CLIENTS, carry_out, run_spec
+from support.tiny_run import CLIENTS, Stop, carry_out, run_spec, stop_after
 
 FILES = ("rounds.parquet", "clients.parquet", "model.safetensors")
-
-
-class Stop(Exception):
-    """Raised in place of a kill."""
 
 
 def personal(composition: str, **changes: Any) -> RunSpec:
@@ -35,12 +30,8 @@ def personal(composition: str, **changes: Any) -> RunSpec:
 
 
 def broken_off(folder: Path, config: RunSpec, after: int) -> None:
-    def report(progress: runner.Progress) -> None:
-        if progress.round == after:
-            raise Stop
-
     with pytest.raises(Stop):
-        carry_out(folder, config, report)
+        carry_out(folder, config, stop_after(after))
 
 
 @pytest.mark.parametrize("composition", ["superfed_lm", "ima+ditto", "fedper", "apfl"])

@@ -13,16 +13,12 @@ from fedrepro.run.results import partial_of
 from fedrepro.run.runner import Progress
 from fedrepro.support.errors import UserError
 from fedrepro.support.locks import lock_of
-from support.tiny_run import carry_out, run_spec
+from support.tiny_run import Stop, carry_out, run_spec
 
 SAME = ("rounds.parquet", "clients.parquet", "model.safetensors", "manifest.json")
 # Every client has a state, and each round removes those of the round before.
 CONFIG = run_spec("scaffold", rounds=4, checkpoint_every=1)
 CALLS = ("replace", "rename", "unlink", "mkdir", "rmdir", "fsync")
-
-
-class Stop(Exception):
-    """What ends the run of who took over."""
 
 
 @contextmanager
