@@ -10,6 +10,7 @@ from fedrepro.provenance.identity import changed_values, flatten, printable, sho
 from fedrepro.run.results import RunRecord
 from fedrepro.support import checkout
 from fedrepro.support.plugins import NONE, Folders
+from fedrepro.support.printing import counted
 
 # Keys of a manifest under each title.
 SECTIONS = {
@@ -185,7 +186,7 @@ def of_rounds(before: Side, after: Side) -> list[str]:
     if not differing:
         return [*lone_columns, f"all {len(rounds[0])} recorded rounds are equal"]
     number, *others = (number for number in differing if number.row[0] == first)
-    more = f", and {len(others)} more column{'s' if others[1:] else ''}" if others else ""
+    more = f", and {counted(len(others), 'more column')}" if others else ""
     where = f"round {first:g} is the first that differs: {shown(number.column)}"
     return [*lone_columns, f"{where}: {number.before!r} -> {number.after!r}{more}"]
 

@@ -9,7 +9,7 @@ numbers are found as they are printed.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -226,13 +226,14 @@ def comparable(results: Mapping[Place, Result]) -> dict[Place, float]:
     }
 
 
+def seeds_in_words(seeds: Collection[int]) -> str:
+    """Such as ``seed 1`` and ``seeds 1 and 3``."""
+    return f"seed{'s' * (len(seeds) > 1)} {' and '.join(map(str, seeds))}"
+
+
 def diverged_in_words(seeds: Mapping[str, Sequence[int]]) -> str:
     """A sentence about the runs that diverged, from their seeds by method; "" if none did."""
-    said = [
-        f"{name}, seed{'s' * (len(those) > 1)} {' and '.join(map(str, those))}"
-        for name, those in seeds.items()
-        if those
-    ]
+    said = [f"{name}, {seeds_in_words(those)}" for name, those in seeds.items() if those]
     return f" Diverged: {'; '.join(said)}." if said else ""
 
 

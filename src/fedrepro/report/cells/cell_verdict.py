@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
-from fedrepro.report.cells.cell import CellRun, Result, series_of
+from fedrepro.report.cells.cell import Result, seeds_in_words, series_of
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import TWINS, Verdict, judge
@@ -45,7 +45,7 @@ def verdict_of(
         return Verdict("not comparable", f"The configuration has changed since, in {in_what}.")
     stale = [run for run in chosen if run.value is not None and run.stale]
     if stale:
-        whose = seeds_in_words(stale).capitalize()
+        whose = seeds_in_words([run.seed for run in stale]).capitalize()
         return Verdict("not comparable", f"{whose}: {stale[0].stale}.")
     if len(tried) < len(result.methods):
         there, wanted = len(tried), len(result.methods)
@@ -65,10 +65,6 @@ def other_unit(printed: PrintedCell, ours: Quantity) -> str:
     if printed.unit != "fraction" or ours.unit not in ("%", "points"):
         return ""
     return f"It is printed as a fraction of 1 (`unit` in paper.yaml), and ours is in {ours.unit}."
-
-
-def seeds_in_words(runs: Sequence[CellRun]) -> str:
-    return f"seed{'s' * (len(runs) > 1)} {' and '.join(str(run.seed) for run in runs)}"
 
 
 def paired_spreads(

@@ -32,6 +32,7 @@ from fedrepro.report.cells.cell import (
     cut,
     fewer,
     last,
+    seeds_in_words,
     series_of,
 )
 from fedrepro.report.cells.cell_verdict import (
@@ -39,7 +40,6 @@ from fedrepro.report.cells.cell_verdict import (
     borrowed_spreads,
     other_unit,
     paired_spreads,
-    seeds_in_words,
     verdict_of,
 )
 from fedrepro.report.cells.readings import Readings
@@ -447,4 +447,6 @@ def _not_of_today(runs: Sequence[CellRun]) -> str:
     """The numbers that are not of today's configuration and code, and why."""
     stale = (run for run in runs if run.value is not None and not run.reference and run.stale)
     by_reason = grouped(stale, lambda run: run.stale)
-    return "; ".join(f"{seeds_in_words(group)} {why}" for why, group in by_reason.items())
+    return "; ".join(
+        f"{seeds_in_words([run.seed for run in group])} {why}" for why, group in by_reason.items()
+    )

@@ -42,6 +42,7 @@ from fedrepro.report.pages.templates import repository, software
 from fedrepro.report.papers.published import Printed, Published
 from fedrepro.report.papers.verdict import ERRORS, MOST_SEEDS, TWINS
 from fedrepro.support.names import Composition
+from fedrepro.support.printing import counted
 
 
 def table_page(
@@ -219,7 +220,7 @@ def _wanted(workbench: Workbench, cells: Sequence[TableCell]) -> str:
     each = f"{rounds[0]:,}" if len(rounds) == 1 else f"{rounds[0]:,} to {rounds[-1]:,}"
     if any(workbench.setting(run.setting).stop for run in runs):
         each = f"at most {each}"
-    return f"{len(runs)} run{'s' * (len(runs) > 1)} of {each} rounds"
+    return f"{counted(len(runs), 'run')} of {each} rounds"
 
 
 def _how(workbench: Workbench, table: ComputedTable, result: Result) -> SimpleNamespace:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fedrepro.report.papers.claim import OF_THE_MEAN, Quantifier
 from fedrepro.report.papers.estimate import LEVEL, Estimate, student_t
-from fedrepro.report.papers.verdict import least_seeds, seeds_in_words
+from fedrepro.report.papers.verdict import forecast_in_words, least_seeds
 
 
 class Word(StrEnum):
@@ -371,5 +371,5 @@ def _open(
         mean = overall.with_seeds(seeds, rule.by)
         return rule.word(comparisons, mean, Diverged()) not in OPEN
 
-    needs = seeds_in_words(least_seeds(decides, overall.seeds))
+    needs = forecast_in_words(least_seeds(decides, overall.seeds))
     return needs, f"If leads and spreads stay as they are, {needs} seeds decide it."

@@ -147,7 +147,7 @@ def least_seeds(decides: Callable[[int], bool], above: int) -> int | None:
     return bisect_left(range(MOST_SEEDS), True, low, high, key=decides)
 
 
-def seeds_in_words(seeds: int | None) -> str:
+def forecast_in_words(seeds: int | None) -> str:
     """A forecast, such as "12" or "more than 100"."""
     return f"more than {MOST_SEEDS}" if seeds is None else str(seeds)
 
@@ -229,7 +229,7 @@ def judge(
         def decides(seeds: int) -> bool:
             return word_of(difference, at(seeds) + half_a_digit, margin) != "undecided"
 
-        needs = seeds_in_words(least_seeds(decides, ours.n))
+        needs = forecast_in_words(least_seeds(decides, ours.n))
         why += f" If difference and spread stay as they are, {needs} seeds decide."
     elif word == "undecided":
         why += " Further seeds do not help: the printed mean is over these."
