@@ -21,13 +21,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from old_code import ROOT, git
+
 from fedrepro.provenance import numerics
 from fedrepro.provenance.identity import Identity, in_words
 from fedrepro.provenance.identity import differences as differences_between
 from fedrepro.support.errors import UserError, exit_on_user_error
 from fedrepro.support.files import write_atomically
 
-ROOT = Path(__file__).parents[1]
 MICRO_RUNS = ROOT / "scripts/micro_runs.py"
 KEPT = ROOT / ".bless"  # the blessed code's results on this machine, by commit
 MARK = "**numbers**"
@@ -182,7 +183,7 @@ def _same_numbers(before: Any, after: Any) -> bool:
 
 def _files(commit: str) -> str:
     """The code files that changed since a commit, in brackets."""
-    listed = _git("diff", "--name-only", commit, "--", "src/fedrepro").split()
+    listed = git("diff", "--name-only", commit, "--", "src/fedrepro").split()
     names = ", ".join(Path(file).name for file in listed[:8])
     return f" (changed: {names}{' ...' * (len(listed) > 8)})"
 
@@ -190,7 +191,7 @@ def _files(commit: str) -> str:
 def _blessed_commit() -> str:
     """The last commit that wrote the file of ids, which describe its code."""
     place = f":(glob)src/fedrepro/*/{numerics.FILE.name}"  # it was elsewhere
-    commit = _git("log", "-1", "--format=%H", "--", place).strip()
+    commit = git("log", "-1", "--format=%H", "--", place).strip()
     if not commit:
         raise UserError(
             f"{numerics.FILE}: expected it in a commit: it is what changed code is compared with"
@@ -210,11 +211,11 @@ def _play_commit(commit: str, new: Sequence[str] = ()) -> Played:
     kept = KEPT / f"{commit}{suffix}.json"
     if not kept.exists():
         with tempfile.TemporaryDirectory() as folder:
-            _git("worktree", "add", "--detach", "--quiet", f"{folder}/tree", commit)
+            git("worktree", "add", "--detach", "--quiet", f"{folder}/tree", commit)
             try:
                 played = _play(Path(folder, "tree"), [], new)
             finally:
-                _git("worktree", "remove", "--force", f"{folder}/tree")
+                git("worktree", "remove", "--force", f"{folder}/tree")
         KEPT.mkdir(exist_ok=True)
         kept.write_text(json.dumps(played), encoding="utf-8")
     result: Played = json.loads(kept.read_text(encoding="utf-8"))
@@ -246,19 +247,10 @@ def _said_in_changelog() -> bool:
 
     It is unreleased, or of the newest release, which may have been cut since.
     """
-    before = _git("show", f"{_blessed_commit()}:CHANGELOG.md").splitlines()
+    before = git("show", f"{_blessed_commit()}:CHANGELOG.md").splitlines()
     now = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     newest = "\n".join(now.split("\n## ")[1:3])
     return any(MARK in line and line not in before for line in newest.splitlines())
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(
-        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise UserError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
-    return done.stdout
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def find_commits(wanted: dict[str, Short]) -> dict[str, str]:
     known: dict[str, dict[str, str | None]] = _kept()
     added: dict[str, list[str]] = {}
     for code in wanted:
-        found = _git("log", "--all", f"-S{code}", "--reverse", "--format=%H", "--", "reports")
+        found = git("log", "--all", f"-S{code}", "--reverse", "--format=%H", "--", "reports")
         if found:
             added.setdefault(found.split()[0], []).append(code)
     commits: dict[str, str] = {}
@@ -99,8 +99,8 @@ def _kept() -> dict[str, dict[str, str | None]]:
 def _states(commit: str) -> Iterator[str]:
     """A commit and those before it, each state of src/ and config/ once, the newest first."""
     seen: set[str] = set()
-    for each in _git("rev-list", commit).split():
-        state = _git("rev-parse", f"{each}:src", f"{each}:config")
+    for each in git("rev-list", commit).split():
+        state = git("rev-parse", f"{each}:src", f"{each}:config")
         if state not in seen:
             seen.add(state)
             yield each
@@ -112,11 +112,11 @@ def _states(commit: str) -> Iterator[str]:
 def old_tree(commit: str, folder: Path) -> Iterator[Path]:
     """A checkout of a commit in ``folder``, while it is needed."""
     tree = folder / commit[:12]
-    _git("worktree", "add", "--detach", "--quiet", str(tree), commit)
+    git("worktree", "add", "--detach", "--quiet", str(tree), commit)
     try:
         yield tree
     finally:
-        _git("worktree", "remove", "--force", str(tree))
+        git("worktree", "remove", "--force", str(tree))
 
 
 def play(tree: Path, runs: Iterable[Short], into: Path) -> list[str | None]:
@@ -192,7 +192,7 @@ def difference(then: Path, now: Path) -> str:
     return f"round {ROUNDS}: {len(changed)} tensors of the model, by at most {far:.3g}"
 
 
-def _git(*arguments: str) -> str:
+def git(*arguments: str) -> str:
     done = subprocess.run(
         ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )

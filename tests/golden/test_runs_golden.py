@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
 
+from fedrepro.check.world import in_float64
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run import runner
@@ -93,10 +93,8 @@ ABOUT = (
 def float64(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Runs in float64, which they refuse otherwise: last digits of others differ by machine."""
     monkeypatch.setattr(runner, "float32_by_default", nullcontext)
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
+    with in_float64():
+        yield
 
 
 def data_of(name: str) -> Dataset:

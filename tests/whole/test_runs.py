@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 import yaml
 from numpy.random import RandomState
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from sklearn.model_selection import train_test_split
 
+from fedrepro.check.world import in_float64
 from fedrepro.cli.main import main
 from fedrepro.run import runner
 from support import by_hand
@@ -38,10 +38,8 @@ CLASSES = 7
 def float64(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """All of a run in float64, which it refuses otherwise, to compare it to the last digits."""
     monkeypatch.setattr(runner, "float32_by_default", nullcontext)
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
+    with in_float64():
+        yield
 
 
 # --- the workbench and its data -----------------------------------------------------------------

@@ -6,7 +6,6 @@ differ. So weights, clients, classes, seeds and rounds that stand for one anothe
 
 import json
 import math
-import shutil
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from safetensors.numpy import load_file
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.support.rng import stream
-from support.places import ROOT
+from support.finished_runs import make_runs
 
 Array = NDArray[Any]
 EXPERIMENT = """\
@@ -45,14 +44,7 @@ SETTING, SEEDS = "superfed/kept", (1, 2, 3)
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("finished")
-    (root / "config/experiments").mkdir(parents=True)
-    for name in ("config.yaml", "datasets.yaml"):
-        shutil.copy(ROOT / "config" / name, root / "config")
-    (root / "config/experiments/superfed.yaml").write_text(EXPERIMENT)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        for seed in SEEDS:
-            assert main(["run", SETTING, "fedavg", "--seed", str(seed)]) == 0
+    make_runs(root, EXPERIMENT, [(SETTING, "fedavg", seed) for seed in SEEDS])
     return root
 
 

@@ -32,7 +32,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.models import registry as models
 from fedrepro.support import checksummed_json
 from fedrepro.support.rng import stream
-from support.places import ROOT
+from support.finished_runs import make_runs
 from support.refusals import refused
 
 RUN = ("superfed/tiny", "fedavg", "--seed", "1")
@@ -217,13 +217,7 @@ def experiment(root: Path, **changes: str) -> None:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the run is finished."""
     root = tmp_path_factory.mktemp("finished")
-    (root / "config/experiments").mkdir(parents=True)
-    for name in ("config.yaml", "datasets.yaml"):
-        shutil.copy(ROOT / "config" / name, root / "config")
-    experiment(root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        assert main(["run", *RUN]) == 0
+    make_runs(root, EXPERIMENT.replace("ROUNDS", "2"), [("superfed/tiny", "fedavg", 1)])
     return root
 
 

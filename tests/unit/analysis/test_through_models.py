@@ -23,7 +23,7 @@ from fedrepro.engine.task import CLASSIFICATION
 from fedrepro.models import registry as models
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.rng import stream
-from support.places import ROOT
+from support.finished_runs import make_runs
 
 EXPERIMENT = """\
 system: superfed
@@ -53,14 +53,8 @@ PLANES = Path("results/landscapes/superfed/kept")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with finished runs of two seeds, and one of IMA's."""
     root = tmp_path_factory.mktemp("finished")
-    (root / "config/experiments").mkdir(parents=True)
-    for name in ("config.yaml", "datasets.yaml"):
-        shutil.copy(ROOT / "config" / name, root / "config")
-    (root / "config/experiments/superfed.yaml").write_text(EXPERIMENT)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        for run in (("fedavg", "1"), ("fedavg", "2"), ("ima+fedavg", "1"), ("fedprox", "1")):
-            assert main(["run", "superfed/kept", run[0], "--seed", run[1]]) == 0
+    runs = (("fedavg", 1), ("fedavg", 2), ("ima+fedavg", 1), ("fedprox", 1))
+    make_runs(root, EXPERIMENT, [("superfed/kept", *run) for run in runs])
     return root
 
 
