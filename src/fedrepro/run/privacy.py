@@ -47,6 +47,12 @@ def refuse_unaccountable(method: Method, setting: Setting, dataset: Dataset) -> 
         # A client's own rows may scale them: each client then changes its own update alone.
         wanted = f"false or per_client, and no gaps: method {name} puts no noise on columns' means"
         raise bad_value(f"data set {dataset.name}", "standardise", True, wanted)
+    if "vocabulary" in dataset.meta:
+        wanted = f"ids that no client's texts decide, as method {name} puts no noise on the choice"
+        repair = "name a tokenizer of transformers, or give ids in arrays"
+        raise refusal(
+            f"data set {dataset.name}", f"vocabulary: expected {wanted}: {repair}", "vocabulary"
+        )
     cls, hooks = type(private), ("aggregation_weights", "server_update")
     own = next((hook for hook in hooks if plugins.overrides(cls, hook)), None)
     if own and not plugins.overrides(cls, "mechanism"):

@@ -330,6 +330,7 @@ def test_reddit(tmp_path: Path) -> None:
     dataset = prepared(tmp_path, leaf(tmp_path, raw.reddit()))
     # Four marks, then a (three times in the training text), b (twice), c.
     assert dataset.meta["class_names"] == ["<PAD>", "<UNK>", "<BOS>", "<EOS>", "a", "b", "c"]
+    assert dataset.meta["vocabulary"] == 7  # chosen by all users: dp refuses it
     train = dataset.train
     assert train.x.dtype == np.int32
     assert train.x.tolist() == [[2, 4, 5], [2, 4, 6], [2, 5, 4], [2, 4, 1], [2, 5, 5]]

@@ -79,6 +79,15 @@ def test_columns_that_all_rows_scaled_or_filled_are_refused(gaps: bool) -> None:
     privacy.refuse_unaccountable(FedAvg(), setting, known)
 
 
+def test_a_vocabulary_of_the_clients_is_refused() -> None:
+    plain, method = dataset(), DP(inner=FedAvg())
+    setting = run_spec("dp+fedavg").setting
+    known = replace(plain, meta={**plain.meta, "vocabulary": ["<PAD>", "ill"]})
+    with refused("value", file="blobs", key="vocabulary"):
+        privacy.refuse_unaccountable(method, setting, known)
+    privacy.refuse_unaccountable(FedAvg(), setting, known)
+
+
 def test_a_missing_accountant_is_one_line_before_any_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

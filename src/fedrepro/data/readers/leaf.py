@@ -180,7 +180,7 @@ def read_leaf_reddit(spec: LeafReddit, source: Source) -> Content:
             np.array([test for _, _, _, test in known], np.bool_),
         ),
         class_names=[*vocabulary, *(f"<{at}>" for at in range(len(vocabulary), spec.words))],
-        notes={"groups": len(users)},
+        notes={"groups": len(users), "vocabulary": len(vocabulary)},
     )
 
 
