@@ -524,6 +524,20 @@ def test_an_evaluation_is_told_only_in_its_round_and_to_each_callback() -> None:
     assert [one.seen for one in each] == [wanted, wanted]
 
 
+def test_what_a_callback_does_to_its_scores_no_other_sees() -> None:
+    class Emptying(fr.callbacks.Callback):
+        def on_round(self, progress: Progress) -> None:
+            progress.scores.clear()  # type: ignore[attr-defined]
+
+        def on_evaluation(self, round: int, scores: Any) -> None:
+            scores.clear()
+
+    noting, scores = Noting(), {"test_loss": 1.0}
+    callbacks.Several([Emptying(), noting]).on_round(Progress(1, 1, 1.0, 0.0, 0.0, scores))
+    assert noting.seen == [1, (1, {"test_loss": 1.0})]
+    assert scores == {"test_loss": 1.0}
+
+
 def test_a_bar_shows_the_round_and_the_score_that_clients_have_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

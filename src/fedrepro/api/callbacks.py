@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -151,10 +152,10 @@ class Several(Callback):
             raise
 
     def on_round(self, progress: "Progress") -> None:
-        for callback in self._each:
-            callback.on_round(progress)
+        for callback in self._each:  # each may change what it gets
+            callback.on_round(replace(progress, scores=dict(progress.scores)))
             if progress.scores:
-                callback.on_evaluation(progress.round, progress.scores)
+                callback.on_evaluation(progress.round, dict(progress.scores))
 
     def on_end(self, run: "Run") -> None:
         errors: list[BaseException] = []
