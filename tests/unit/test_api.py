@@ -220,6 +220,22 @@ def test_runs_of_a_workbench_are_found_by_name() -> None:
         fr.load("aaggff/heart", "fedavg", 77, root=ROOT)
 
 
+@pytest.mark.parametrize(
+    "seed", [1.7, True, "1", "one", -1, [1], float("nan"), np.float64(1.5)], ids=repr
+)
+def test_what_is_no_seed_loads_no_run(seed: Any) -> None:
+    with refused("value", key="seed"):
+        fr.load("aaggff/heart", "fedavg", seed, root=ROOT)
+
+
+def test_a_seed_is_of_a_method_and_a_method_is_a_name(tmp_path: Path) -> None:
+    with refused("value", key="seed", value=2):
+        fr.load(tmp_path, seed=2)
+    for method in (["fedavg"], 1, np.array([1, 2])):
+        with refused(key="method"):
+            fr.load("aaggff/heart", method, 1, root=ROOT)  # type: ignore[arg-type]
+
+
 def test_each_seed_is_its_own_run_and_comes_before_a_reference_result(tmp_path: Path) -> None:
     bench = load_workbench(make_world(tmp_path))
     setting = "ima/fmnist-shards2-demo"
@@ -460,6 +476,7 @@ def test_no_gain_of_clients_own_samples_over_the_test_set(
 @pytest.mark.parametrize(
     ("given", "key"),
     [({"validation": np.array([0.1, 0.2])}, "validation"), ({"overwrite": [1]}, "overwrite"),
+     *(({key: np.array([1, 2])}, key) for key in ("task", "executor", "weights")),
      ({"measures": np.array(0.5)}, "measures"), ({"callbacks": np.array(0.5)}, "callbacks"),
      ({"lr_schedule": {1.0, 0.5}}, "lr_schedule"), ({"epochs": 2**70}, "epochs"),
      ({"model": int}, "model"), ({"loss": lambda target, output: output}, "loss"),

@@ -136,6 +136,14 @@ def test_a_gain_is_above_0_where_it_is_better(column: str, gain: float) -> None:
     assert fr.compare([low], of=column)["mean"].tolist() == [0.25]
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("average_across", "no"), ("average_across", 1), ("of", np.array([1, 2]))]
+)
+def test_runs_are_compared_by_a_column_across_machines_or_not(key: str, value: Any) -> None:
+    with refused("value", key=key):
+        fr.compare(run_of({"x": [1.0]}), **{"of": "x", key: value})
+
+
 @pytest.mark.parametrize("last", [0, -1, 2.5, True, "2", 4])
 def test_a_comparison_takes_as_many_last_rounds_as_each_run_has(last: Any) -> None:
     """-1 was all but the first, and of too many those that there are."""

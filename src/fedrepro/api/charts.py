@@ -127,6 +127,6 @@ def score_of(runs: "Iterator[Run]") -> str:
 
 def column_of(run: "Run", name: str) -> "pd.Series[float]":
     known = list(map(str, run.rounds))
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise bad_value("fedrepro", "of", name, f"one of {', '.join(known)}", known)
     return run.rounds[name]

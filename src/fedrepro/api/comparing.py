@@ -78,6 +78,8 @@ def compare(
         fedavg             2         0   1.0  0.0   0.0       2
         scaffold           2         0   1.0  0.0   0.0       2
     """
+    if not isinstance(average_across, bool):
+        raise bad_value("fedrepro", "average_across", average_across, "True or False")
     named = _named(runs, across=average_across)
     if not isinstance(last, Integral) or isinstance(last, bool) or last < 1:
         raise bad_value("fedrepro", "last", last, "a whole number of at least 1")

@@ -77,6 +77,8 @@ def as_in_files(value: Any) -> Any:
             return str(value)
         case np.generic():
             return value.item()
+        case np.ndarray():  # which has no truth value, as comparisons with words need
+            return as_in_files(value.tolist())
         case dict():
             return {key: as_in_files(item) for key, item in value.items()}
         case list() | tuple():

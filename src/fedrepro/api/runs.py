@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from html import escape
 from io import BytesIO
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from fedrepro.run.results import find_run, partial_of, read_any, read_run
 from fedrepro.run.standing import of_another
 from fedrepro.support.errors import UserError, bad_value, damaged, reading, refusal
 from fedrepro.support.plugins import NONE, Folders
+from fedrepro.support.typed_yaml import Seed, Typed, validate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -222,6 +224,13 @@ def place_of(
     raise bad_value(where, key, path, expected)
 
 
+class _Named(Typed):
+    """What names a run of a setting."""
+
+    method: str
+    seed: Seed
+
+
 def load(
     what: str | Path, method: str | None = None, seed: int | None = None, root: str | Path = "."
 ) -> Run:
@@ -232,7 +241,7 @@ def load(
     Args:
         what: a finished run's folder, or the name of a setting such as "mine/skewed".
         method: a composition; None if ``what`` is a folder.
-        seed: None for 1.
+        seed: None for 1; none beside a folder, which has its own.
         root: the workbench's folder. If it lacks the run, a committed reference result is used, or
             the landed one of scale compact.
 
@@ -254,6 +263,9 @@ def load(
     """
     plugins, differences = NONE, ""
     if method is None:
+        if seed is not None:  # of another run, perhaps
+            wanted = "none without a method: a folder is of one seed"
+            raise bad_value("fedrepro.load", "seed", seed, wanted)
         expected = "the folder of a finished run, or the name of a setting and then a method"
         folder = place_of(what, "fedrepro.load", "what", expected)
         record = read_any(Path(), folder)
@@ -265,7 +277,10 @@ def load(
         root = place_of(root, "fedrepro.load", "root", "a folder", named=False)
         bench = load_workbench(root)
         plugins = bench.plugins
-        named = RunKey(bench.setting(str(what)).name, method, 1 if seed is None else int(seed))
+        whole = isinstance(seed, Integral) and not isinstance(seed, bool)  # also numpy's
+        number = 1 if seed is None else int(seed) if whole else seed
+        asked = validate(_Named, {"method": method, "seed": number}, "fedrepro.load")
+        named = RunKey(bench.setting(str(what)).name, asked.method, asked.seed)
         here, record = read_run(root, named), find_run(root, named)
         partial = partial_of(root / named.folder)
         so_far = None

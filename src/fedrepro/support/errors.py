@@ -115,7 +115,7 @@ def nearest(value: object, choices: Iterable[str], most: int = 1) -> str:
     text = value if isinstance(value, str) else brief(value)
     if len(text) > LONGEST:  # not a typo, and slow to compare
         return ""
-    others = [name for name in choices if name != value]
+    others = [name for name in choices if not (isinstance(value, str) and name == value)]
     close = [f"'{name}'" for name in get_close_matches(text, others, n=most, cutoff=0.5)]
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
