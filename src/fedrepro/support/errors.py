@@ -95,7 +95,9 @@ def text_of(error: BaseException) -> str:
 
 
 def brief(value: object) -> str:
-    """The repr of a value, shortened to ``LONGEST`` characters."""
+    """The repr of a value, shortened to ``LONGEST`` characters; of numpy's as of Python's."""
+    if type(value).__module__ == "numpy" and not getattr(value, "shape", True):
+        value = getattr(value, "item", lambda: value)()
     try:
         text = repr(value)
     except ValueError:  # an int with more digits than Python prints

@@ -3,6 +3,7 @@
 import socket
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedrepro.support import errors, printing
@@ -40,6 +41,8 @@ def test_a_value_in_a_message_has_at_most_120_characters() -> None:
         assert len(said) == min(length + 2, 120) and said.endswith("...") == (length > 118)
     assert len(errors.brief(10**5000)) <= 120 and "int" in errors.brief(10**5000)
     assert errors.brief(1.5) == "1.5"
+    for kind, value in ((np.float64, 1.5), (np.int8, 3), (np.bool, True), (np.str_, "a ")):
+        assert errors.brief(kind(value)) == errors.brief(np.array(value)) == repr(value)
 
 
 def test_of_many_names_twelve_are_listed_and_the_rest_counted() -> None:

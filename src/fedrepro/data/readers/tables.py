@@ -287,7 +287,7 @@ def refuse_alike(names: Iterable[str], where: str) -> None:
     or in how Unicode writes an accent.
     """
     spelt: dict[str, str] = {}
-    for name in names:
+    for name in map(str, names):  # numpy's repr says more than the name
         letters = (letter for letter in name if unicodedata.category(letter) != "Cf")
         seen = unicodedata.normalize("NFC", " ".join("".join(letters).split()))
         if (other := spelt.setdefault(seen, name)) != name:
