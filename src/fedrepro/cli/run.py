@@ -28,6 +28,7 @@ from fedrepro.run.runner import Progress, Report
 from fedrepro.run.standing import partition_now
 from fedrepro.run.tracking import tracker_of
 from fedrepro.support.errors import COMMAND_LINE, UserError
+from fedrepro.support.printing import decimals_for, fixed
 from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import validate
 
@@ -159,7 +160,8 @@ def _numbers(workbench: Workbench, run: RunKey) -> str:
     except Exception as error:
         return f"; no numbers: {_in_words(error)}"
     numbers = [
-        f"{answer.use.table}: {answer.words} {answer.value:.2f} {answer.unit}".rstrip()
+        f"{answer.use.table}: {answer.words} "
+        f"{fixed(answer.value, decimals_for([answer.value]))} {answer.unit}".rstrip()
         for answer in answers[:MOST_NUMBERS]
     ]
     if more := len(answers[MOST_NUMBERS:]):

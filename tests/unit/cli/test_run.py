@@ -241,6 +241,7 @@ def test_a_last_line_has_the_first_three_numbers_and_how_many_more(
     tables = [SimpleNamespace(table=f"Table {n}") for n in range(count)]
     answers = [SimpleNamespace(use=use, words="accuracy", value=n + 0.126, unit="%")
                for n, use in enumerate(tables)]  # fmt: skip
+    answers[0].value = 0.000384  # such as megabytes, which were 0.00
     asked: list[object] = []
 
     def cells(bench: object, papers: object, runs: object, only: str) -> dict[RunKey, list[int]]:
@@ -254,6 +255,7 @@ def test_a_last_line_has_the_first_three_numbers_and_how_many_more(
     words = run._numbers(SimpleNamespace(root=None), key)  # type: ignore[arg-type]
     assert asked == [{key}, "own"]
     shown = [f"Table {n}: accuracy {n + 0.13:.2f} %" for n in range(min(count, 3))]
+    shown[0] = "Table 0: accuracy 0.000384 %"
     more = [f"and {count - 3} more"] if count > 3 else []
     assert words == "".join(f"; {part}" for part in [*shown, *more])
 

@@ -7,10 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from fedrepro.config.loading import load
+from fedrepro.config.metrics import ACCURACY
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import tables
+from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
+from fedrepro.report.pages.figures.base import description_of, from_to
 from fedrepro.report.pages.run import beside, charts_of, run_page
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
@@ -28,6 +31,14 @@ def ends_of(chart: SimpleNamespace) -> dict[str, str]:
     assert label
     words = html.unescape(label[1]).partition("setting ")[2].partition(": ")[2]
     return {name.strip(): end for name, end in ENDS.findall(words)}
+
+
+def test_small_numbers_of_lines_are_told_with_three_digits() -> None:
+    """Of squared errors of micrometres, say, all were 0.00."""
+    small = [Line("A", [(1, 0.004), (2, 0.00125)]), Line("B", [(1, 0.003), (2, 0.0007)])]
+    words = description_of("t", small, ACCURACY.quantity, "s")
+    assert ENDS.findall(words.partition(" s: ")[2]) == [("A", "0.00125"), (" B", "0.00070")]
+    assert from_to(small) == "A 0.00400 to 0.00125; B 0.00300 to 0.00070"
 
 
 def charts(bench: Workbench, run: RunKey) -> list[SimpleNamespace]:

@@ -111,8 +111,11 @@ def with_study(
 
 def from_to(lines: Iterable[Line], word: str = "") -> str:
     """Where each line begins and ends, after its name and a word."""
+    ends = [(line.name, line.points[0][1], line.points[-1][1]) for line in lines]
+    decimals = decimals_for(value for _, *values in ends for value in values)
     return "; ".join(
-        f"{line.name} {word}{line.points[0][1]:.2f} to {line.points[-1][1]:.2f}" for line in lines
+        f"{name} {word}{fixed(first, decimals)} to {fixed(last, decimals)}"
+        for name, first, last in ends
     )
 
 
@@ -186,8 +189,10 @@ def panel_of(
 
 
 def description_of(title: str, lines: Sequence[Line], quantity: Quantity, setting: str) -> str:
+    decimals = decimals_for(line.points[-1][1] for line in lines)
     ends = "; ".join(
-        f"{line.name} ends at {line.points[-1][1]:.2f} {quantity.unit}".rstrip() for line in lines
+        f"{line.name} ends at {fixed(line.points[-1][1], decimals)} {quantity.unit}".rstrip()
+        for line in lines
     )
     return f"Test {quantity.words} by round, {title}, setting {setting}: {ends}."
 

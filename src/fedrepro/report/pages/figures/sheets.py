@@ -14,7 +14,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet
 from fedrepro.report.drawing.sheet import training_images
-from fedrepro.report.pages.figures.base import Drawn, Panel, leaders, titled
+from fedrepro.report.pages.figures.base import Drawn, Panel, in_figures, leaders, titled
 from fedrepro.run.derived_files import damaged
 from fedrepro.run.results import PAIRS, RunRecord, find_run
 
@@ -135,4 +135,4 @@ def _shown(numbers: Mapping[str, Any]) -> Iterator[str]:
         if value is None:
             yield "–"
         else:
-            yield f"{100 * value:.1f} %" if measure.unit == "%" else f"{value:.2f}"
+            yield f"{100 * value:.1f} %" if measure.unit == "%" else in_figures([value])[0]
