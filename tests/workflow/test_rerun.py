@@ -153,6 +153,20 @@ def test_another_class_of_arithmetic_redoes_its_runs_and_says_so(project: Projec
     assert "is finished with arithmetic 'per client', and 'stacked' is asked for" in refused.stdout
 
 
+def test_jobs_that_fail_at_once_cost_no_finished_run(project: Project) -> None:
+    """With a device that is not there, given once: what was trained comes back."""
+    folder = (project.root / FEDPROX).parent
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / "notes.txt").write_text("mine", encoding="utf-8")
+    no_gpu = ("--config", "device=cuda")
+    assert project.snakemake(FEDPROX, *no_gpu, CUDA_VISIBLE_DEVICES="").returncode == 1
+    assert not (project.root / FEDPROX).exists()  # it is made again, and is no number of this call
+    called = project.snakemake(FEDPROX)
+    assert called.returncode == 0, called.stdout
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert after.pop("notes.txt") == b"mine" and after == before
+
+
 def test_without_records_the_files_themselves_are_asked(project: Project) -> None:
     """Where ``.snakemake`` is gone, runs say in their manifests what they are; pages do not."""
     shutil.rmtree(project.root / ".snakemake")

@@ -108,6 +108,17 @@ def test_a_tail_waits_for_its_trunk(made: Project) -> None:
     assert made.due(EARLY, AVERAGED_PROX) == {EARLY, run("fedprox"), AVERAGED_PROX}
 
 
+def test_a_run_is_not_trained_again_because_its_parent_is(made: Project, tmp_path: Path) -> None:
+    """Snakemake removes it first; `timing.json` is of the call that trained it."""
+    project = made.copy(tmp_path / "project")
+    timing = (project.root / IMA).with_name("timing.json")
+    before = timing.read_bytes()
+    shutil.rmtree((project.root / FEDAVG).parent)
+    called = project.snakemake(IMA)
+    assert called.returncode == 0, called.stdout
+    assert timing.read_bytes() == before
+
+
 def test_a_damaged_checkpoint_only_costs_time(made: Project, tmp_path: Path) -> None:
     """By the command: told in one line, and to the same bytes."""
     project = made.copy(tmp_path / "project")

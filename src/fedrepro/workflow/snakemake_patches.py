@@ -329,9 +329,10 @@ def keep_outlived(workflow: Any) -> None:
 def keep_finished_results() -> None:
     """Save the results of finished runs that Snakemake removes without having asked them.
 
-    Before it starts a job it removes its files, also those that were not there when it chose the
-    job, as `fedrepro run` in another terminal has finished meanwhile. After a job has failed it
-    removes them, too, though the command may have been killed after the end of its run.
+    Before it starts a job it removes its files. The command uses what is saved if it is the very
+    run: one that another terminal has finished meanwhile, or whose parent was made again. Another
+    one stays until the new one is finished: a job may fail at once, as for want of a GPU. After a
+    job has failed its files are removed, too, though it may have been killed after its run's end.
     """
     from snakemake.jobs import Job  # type: ignore[import-untyped]
 
@@ -342,8 +343,9 @@ def keep_finished_results() -> None:
 
 def _saving_first(remove: Callable[..., Awaitable[None]], *, failed: bool) -> Any:
     async def save_and_remove(job: Any, *arguments: Any) -> None:
-        is_run = _rule_of(job) == "run"
-        if is_run and (failed or job.output.manifest in job.dag.reason(job).missing_output):
+        # By `--forcerun`, one that was current is to be made again.
+        repeated = not failed and job.dag.reason(job).forced and not _kept.isdisjoint(job.output)
+        if _rule_of(job) == "run" and not repeated:
             _save_result(job)
         with exit_on_user_error(), writing(f"outputs of rule {_rule_of(job)}"):
             await remove(job, *arguments)

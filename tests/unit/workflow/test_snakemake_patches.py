@@ -37,7 +37,7 @@ assert api  # which has to be imported before the others
         (patches.keep_outlived, FilePersistence.incomplete, "async def incomplete("),
         (patches.keep_outlived, dag.DAG.needrun_jobs, "def needrun_jobs("),
         (patches.keep_finished_results, jobs.Job.prepare, "await self.remove_existing_output()"),
-        (patches.keep_finished_results, jobs.Job.prepare, "self.dag.reason(self).missing_output"),
+        (patches.keep_finished_results, dag.DAG, "reason.forced = True"),
         (patches.keep_finished_results, jobs.Job.cleanup, "await f.remove()"),
         (patches.call_first, workflow.Workflow.onstart, "self._onstart = func"),
         (patches.call_first, workflow.Workflow.onerror, "self._onerror = func"),

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from snakemake import api
+from snakemake.iocontainers import Namedlist
 from snakemake.jobs import Job
 
 from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.support import locks
 from fedrepro.support.locks import exclusive_lock
+from fedrepro.workflow import snakemake_patches
 from fedrepro.workflow.snakemake_patches import (
     CALLS,
     LOCKS,
@@ -112,18 +114,24 @@ def test_a_run_that_a_process_is_leaving_is_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("removes", "missed", "kept"),
+    ("removes", "forced", "current", "kept"),
     [
-        ("remove_existing_output", True, True),
-        ("remove_existing_output", False, False),  # one that is forced is to be made again
-        ("cleanup", True, True),  # of a job that failed after its run had ended
-        ("cleanup", False, True),
+        ("remove_existing_output", False, True, True),  # its parent is made again, for one
+        ("remove_existing_output", True, False, True),  # the new one may fail at once
+        ("remove_existing_output", True, True, False),  # `--forcerun`: it is to be made again
+        ("cleanup", False, True, True),  # of a job that failed after its run had ended
+        ("cleanup", True, True, True),
     ],
 )
 def test_a_finished_run_is_put_aside_before_snakemake_removes_it(
-    removes: str, missed: bool, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    removes: str,
+    forced: bool,
+    current: bool,
+    kept: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Somebody else has finished it, or its command failed or was killed after its end."""
+    """It is the one that its command would make, or all that there is if its command fails."""
     monkeypatch.chdir(tmp_path)
     folder = Path("results/runs/ima/tiny/fedavg/seed1")
     folder.mkdir(parents=True)
@@ -138,10 +146,11 @@ def test_a_finished_run_is_put_aside_before_snakemake_removes_it(
         monkeypatch.setattr(Job, name, remove)
     for _ in range(2):  # two workflows of a process
         keep_finished_results()
-    reason = SimpleNamespace(missing_output={str(manifest)} if missed else set())
+    monkeypatch.setattr(snakemake_patches, "_kept", {str(manifest)} if current else set())
+    reason, output = SimpleNamespace(forced=forced), Namedlist(fromdict={"manifest": str(manifest)})
     job = SimpleNamespace(
         log=["results/logs/run/ima/tiny/fedavg/seed1.log"],
-        output=SimpleNamespace(manifest=str(manifest)),
+        output=output,
         dag=SimpleNamespace(reason=lambda job: reason),
     )
     with pytest.raises(StopIteration):  # it waits for nothing; another test's loop may run
