@@ -264,8 +264,8 @@ def load(
     plugins, differences = NONE, ""
     if method is None:
         if seed is not None:  # of another run, perhaps
-            wanted = "none without a method: a folder is of one seed"
-            raise bad_value("fedrepro.load", "seed", seed, wanted)
+            none = "none without a method: a folder is of one seed"
+            raise bad_value("fedrepro.load", "seed", seed, none)
         expected = "the folder of a finished run, or the name of a setting and then a method"
         folder = place_of(what, "fedrepro.load", "what", expected)
         record = read_any(Path(), folder)
