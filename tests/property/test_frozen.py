@@ -73,6 +73,52 @@ def test_what_is_frozen_is_neither_changed_nor_sent(name: str, execute: object) 
         assert not torch.equal(moved["body.3.weight"], world.initial["body.3.weight"])
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_the_names_of_constants_do_not_matter(name: str) -> None:
+    """A method's other trees train, though the model has constants with the names of their leaves.
+
+    Such as a buffer called `weight` with the weights of classes.
+    """
+
+    def build(constants: frozenset[str] = frozenset()) -> nn.Module:
+        module = model()
+        for path in constants:
+            *parents, last = path.split(".")
+            inner = module
+            for parent in parents:
+                if parent not in dict(inner.named_children()):
+                    inner.add_module(parent, nn.Module())
+                inner = inner.get_submodule(parent)
+            inner.register_buffer(last, torch.ones(2))
+        return module
+
+    def played(constants: frozenset[str] = frozenset()) -> dict[str, Tensor]:
+        of_constants = partial(build, constants)
+        with torch.random.fork_rng([]):
+            torch.manual_seed(1)
+            module = of_constants()
+        net = Net(module, own=Own(of_constants, constant=frozenset(FROZEN[2:]) | constants))
+        world = world_of(name)
+        world = replace(world, context=replace(world.context, net=net))
+        world.method.check(context_of(world, 0, [0]))
+        server, own, _ = play(world, until=2)
+        known = {str(client): state for client, state in own.known.items()}
+        return dict(tree.named({"server": server, "clients": known}))
+
+    try:
+        usual = played()
+    except UserError as error:
+        pytest.skip(str(error))
+    names = {path.rpartition("/")[2] for path in usual}
+    taken = build()
+    own = {*dict(taken.named_parameters()), *dict(taken.named_buffers())}
+    free = frozenset(each for each in names - own if not hasattr(taken, each))
+    found = played(free)
+    assert found.keys() == usual.keys()
+    for path, leaf in usual.items():
+        assert torch.equal(found[path], leaf), path
+
+
 def test_frozen_parameters_are_as_if_they_were_constants_of_the_code() -> None:
     """A model whose first layer is arithmetic, not parameters, trains to the same bits."""
     world = world_of("fedavg")

@@ -98,11 +98,11 @@ class Net:
         self._arguments = arguments
         parameters, buffers = dict(module.named_parameters()), modules.float_buffers(module)
         frozen = {name for name, leaf in parameters.items() if not leaf.requires_grad}
-        self._untrained = {*buffers, *frozen}
-        if own:
-            frozen = (frozen | own.constant) - own.moving
+        constant = (frozen | own.constant) - own.moving if own else frozen
         everything = {**parameters, **buffers}
-        kept = everything.keys() - frozen if leaves is None else leaves
+        kept = everything.keys() - constant if leaves is None else leaves
+        # Of the tree only: a method's other trees may use a constant's name, such as "weight".
+        self._untrained = {name for name in (*buffers, *frozen) if name in kept}
         # The module's own tensors. A tree that *is* this one needs no functional_call, which would
         # take 5 to 30 % of a step of a small model.
         self._bound: Tree = {name: leaf for name, leaf in everything.items() if name in kept}
