@@ -227,6 +227,20 @@ def test_a_run_ends_at_a_score(given: dict[str, Any]) -> None:
     assert run.manifest["run"]["stop"] == {"measure": "accuracy", "at": 40.0}
 
 
+def test_a_run_does_not_end_by_a_measure_that_no_round_has_a_number_of() -> None:
+    """R² needs two test samples of a client; without any, nothing improves."""
+    x, y = np.random.default_rng(0).normal(size=(2, 10))
+    clients = [(x[:5, None], y[:5]), (x[5:, None], y[5:])]
+    given: dict[str, Any] = {"rounds": 4, "task": "regression"}
+    stop = {"measure": "r2", "patience": 2}
+    with refused("value", key="stop.measure", value="r2", names="3"):
+        fr.train("fedavg", "logistic", clients, stop=stop, **given)
+    two = [(x[:, None], y)]  # test samples
+    assert len(fr.train("fedavg", "logistic", two, stop=stop, **given).rounds) >= 3
+    at = fr.train("fedavg", "logistic", clients, stop={"measure": "r2", "at": 1}, **given)
+    assert len(at.rounds) == 4
+
+
 @pytest.mark.parametrize(
     "given", [{"stop": {"patience": 1}}, fr.callbacks.EarlyStopping(patience=1)]
 )
