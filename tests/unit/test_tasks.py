@@ -26,6 +26,7 @@ from fedrepro.run.results import find_run
 from fedrepro.run.standing import standing_of
 from fedrepro.support.errors import UserError
 from support.places import ROOT
+from support.refusals import refused
 
 RANDOM = np.random.default_rng(0)
 WEIGHTS = RANDOM.normal(size=(3, 2))
@@ -512,6 +513,17 @@ def test_arrays_in_a_file_may_have_several_targets(bench: Path) -> None:
     assert fr.load("own/s", "fedavg").model(torch.ones(4, 3)).shape == (4, 2)
 
 
+MISS = """
+from fedrepro.measures.base import Measure
+
+
+class Miss(Measure):
+    words, higher_is_better, per = "largest error", False, "client"
+
+    def of_outputs(self, outputs, targets):
+        return abs(outputs - targets).max()
+"""
+LINE = "from torch import nn\ndef line(shape, outputs): return nn.Linear(3, outputs)\n"
 FOCAL = """
 def focal(outputs, targets):
     return (outputs - targets).abs() ** 1.5
@@ -540,6 +552,24 @@ def test_a_loss_is_a_file_of_the_workbench(bench: Path, capsys: pytest.CaptureFi
         (bench / "config/config.yaml").write_text(f"plugins: {{losses: {folder}}}\n")
         standing = standing_of(load_workbench(bench), RunKey("own/focal", "fedavg", 1))
         assert standing.is_current == (folder == "same")
+
+
+def test_files_of_a_workbench_are_found_by_a_setting_not_by_a_folder(bench: Path) -> None:
+    for folder, file, text in (("models", "line.py", LINE), ("measures", "miss.py", MISS)):
+        (bench / folder).mkdir()
+        (bench / folder / file).write_text(text)
+    (bench / "config/config.yaml").write_text("plugins: {models: models, measures: measures}\n")
+    own = "  mine: {extends: s, model: line, evaluate: {clients: true, measures: [miss]}}"
+    own = f"{own}\n  skewed:"
+    (bench / "config/experiments/own.yaml").write_text(EXPERIMENT.replace("  skewed:", own))
+    assert main(["run", "own/mine", "fedavg", "--seed", "1"]) == 0
+    by_setting, folder = fr.load("own/mine", "fedavg"), "results/runs/own/mine/fedavg/seed1"
+    assert by_setting.model(torch.ones(4, 3)).shape == (4, 1)
+    fr.compare(by_setting, of="client_miss")
+    with refused("missing", key="model", names=("setting", "method")):
+        _ = fr.load(folder).model
+    with refused(key="of", names=("setting", "method")):
+        fr.compare(fr.load(folder), of="client_miss")
 
 
 @pytest.mark.parametrize(("setting", "value"), [("s", "loss=fcal"), ("slow", "lr_schedule=cosine")])

@@ -325,7 +325,10 @@ def _sign(column: str, run: Run) -> int:
     own = run.manifest.get("run", {}).get("evaluate", {}).get("measures", ())
     if {column, column.partition("_")[2]} & {*own}:
         wanted = f"a column of which it is known whether more is better: {column} is of a measure "
-        raise bad_value("fedrepro", "of", column, f"{wanted}of the program that made the run")
+        whose = "of the program that made the run"
+        if run.setting != PROGRAMS:
+            whose = "in a file of its workbench: load it by setting and method"
+        raise bad_value("fedrepro", "of", column, f"{wanted}{whose}")
     return 1
 
 

@@ -18,6 +18,7 @@ from fedrepro.provenance import numerics
 from fedrepro.provenance.identity import UNKNOWN
 from fedrepro.run.results import MODEL as MODEL
 from fedrepro.run.store import load_tree, refuse_other_constants
+from fedrepro.run.tracking import PROGRAMS
 from fedrepro.support import rng
 from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.plugins import Folders
@@ -44,6 +45,8 @@ def read_model(run: "Run") -> nn.Module:
     known = recorded.get(f"model {name}", UNKNOWN)
     if not run.architecture and name not in registry.names(run.plugins):
         why = f"its model {name} was built by the program that made it: {MODEL} has its weights"
+        if run.setting != PROGRAMS:
+            why = f"its model {name} is a file of its workbench: load it by setting and method"
         raise refusal(run.folder, why, "model", name, code="missing")
     with drawing_on(stream(run.seed, "init")), untrained():  # as in the run
         if run.architecture:
