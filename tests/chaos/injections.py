@@ -59,6 +59,13 @@ def damage(path: Path, random: Random) -> str:
     return what
 
 
+def _recovered(world: World, what: str) -> Survived:
+    """Everything is made again as it was."""
+    wrong = world.recovered()
+    assert not wrong, f"{what}: {wrong}"
+    return Survived(what)
+
+
 def _damaged(world: World, random: Random, pattern: str) -> Survived:
     """Damage a file; verify must name it; what it names is removed; the command does the rest."""
     path = random.choice(sorted(world.root.glob(pattern)))
@@ -67,9 +74,7 @@ def _damaged(world: World, random: Random, pattern: str) -> Survived:
     assert faults, f"{what}: not noticed"
     world.unmake(random)  # so that what was damaged is needed
     world.remove(faults)
-    wrong = world.recovered()
-    assert not wrong, f"{what}: {wrong}"
-    return Survived(what)
+    return _recovered(world, what)
 
 
 def result(world: World, random: Random) -> Survived:
@@ -89,9 +94,7 @@ def result(world: World, random: Random) -> Survived:
     world.remove(faults)
     for table in TABLES:
         (world.root / table).unlink()
-    wrong = world.recovered()
-    assert not wrong, f"{what}: {wrong}"
-    return Survived(what)
+    return _recovered(world, what)
 
 
 def partition(world: World, random: Random) -> Survived:
@@ -138,9 +141,7 @@ def timing(world: World, random: Random) -> Survived:
     shutil.rmtree(path.parent)
     for table in TABLES:
         (world.root / table).unlink()
-    wrong = world.recovered()
-    assert not wrong, f"{what}: {wrong}"
-    return Survived(what)
+    return _recovered(world, what)
 
 
 def table(world: World, random: Random) -> Survived:
@@ -152,9 +153,7 @@ def table(world: World, random: Random) -> Survived:
     faults = world.faults()
     assert faults, f"{what}: not noticed"
     world.remove(faults)
-    wrong = world.recovered()
-    assert not wrong, f"{what}: {wrong}"
-    return Survived(what)
+    return _recovered(world, what)
 
 
 def other_digit(path: Path, random: Random) -> str:
@@ -183,9 +182,7 @@ def swapped_result(world: World, random: Random) -> Survived:
     assert faults, f"{what}: not noticed"
     for path in TABLES:
         (world.root / path).unlink()
-    wrong = world.recovered()  # nobody has removed what verify names
-    assert not wrong, f"{what}: {wrong}"
-    return Survived(what)
+    return _recovered(world, what)  # nobody has removed what verify names
 
 
 def swapped_partition(world: World, random: Random) -> Survived:
@@ -201,9 +198,7 @@ def swapped_partition(world: World, random: Random) -> Survived:
     assert faults, f"{what}: not noticed"
     world.remove(faults)
     world.unmake(random)
-    wrong = world.recovered()
-    assert not wrong, f"{what}: {wrong}"
-    return Survived(what)
+    return _recovered(world, what)
 
 
 def unsealed(world: World, random: Random) -> Survived:

@@ -17,6 +17,8 @@ from PIL import Image
 from pydantic import TypeAdapter
 
 from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.data.dataset import Dataset, open_dataset
+from fedrepro.data.prepare import prepare
 
 ADAPTER: TypeAdapter[DatasetSpec] = TypeAdapter(DatasetSpec)
 IDX_NAMES = {
@@ -168,6 +170,24 @@ def medmnist(side: int = 64, channels: int = 3, **changes: NDArray[Any]) -> byte
 def ends_whole(told: list[float]) -> bool:
     """Whether what a reader told of its progress, if anything, rises to 1."""
     return told == sorted(told) and told[-1:] in ([], [1.0])
+
+
+def prepared(tmp_path: Path, spec: DatasetSpec, archives: Path | None = None) -> Dataset:
+    """The data set of an entry, after its preparation in a folder, whose progress is seen."""
+    told: list[float] = []
+    places = {"downloads": tmp_path / "downloads", "root": tmp_path / "data"}
+    prepare("d", spec, archives, **places, progress=told.append)
+    assert ends_whole(told)
+    return open_dataset("d", tmp_path / "data")
+
+
+def archived(tmp_path: Path, pair: tuple[DatasetSpec, dict[str, bytes]]) -> Dataset:
+    """The same with all of its files in a folder of archives."""
+    folder = tmp_path / "archives"
+    folder.mkdir(exist_ok=True)
+    for name, content in pair[1].items():
+        (folder / name).write_bytes(content)
+    return prepared(tmp_path, pair[0], folder)
 
 
 def png_of_16_bits(channels: int) -> bytes:

@@ -10,28 +10,19 @@ from pydantic import TypeAdapter
 
 from fedrepro.data.catalogue.catalogue import load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.data.dataset import Dataset, open_dataset
+from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import PartitionSpec
-from fedrepro.data.prepare import prepare
 from fedrepro.data.tensors.standardise import standardised
 from fedrepro.support.errors import UserError
 from support import raw_fairness as raw
 from support.loopback import serving
 from support.places import ROOT
-from support.raw_data import ends_whole, entry
+from support.raw_data import archived, entry, prepared
 from support.refusals import Fault, refused
 
 SPEC: TypeAdapter[PartitionSpec] = TypeAdapter(PartitionSpec)
 NATURAL = {"scheme": "natural", "test_fraction": 0.2, "stratified": True}
-
-
-def prepared(tmp_path: Path, spec: DatasetSpec, archives: Path | None = None) -> Dataset:
-    told: list[float] = []
-    places = {"downloads": tmp_path / "downloads", "root": tmp_path / "data"}
-    prepare("d", spec, archives, **places, progress=told.append)
-    assert ends_whole(told)
-    return open_dataset("d", tmp_path / "data")
 
 
 def served(tmp_path: Path, make: Callable[[str], tuple[DatasetSpec, dict[str, bytes]]]) -> Dataset:
@@ -40,14 +31,6 @@ def served(tmp_path: Path, make: Callable[[str], tuple[DatasetSpec, dict[str, by
         spec, contents = make(server.address)
         server.contents |= {f"/{name}": content for name, content in contents.items()}
         return prepared(tmp_path, spec)
-
-
-def archived(tmp_path: Path, pair: tuple[DatasetSpec, dict[str, bytes]]) -> Dataset:
-    folder = tmp_path / "archives"
-    folder.mkdir(exist_ok=True)
-    for name, content in pair[1].items():
-        (folder / name).write_bytes(content)
-    return prepared(tmp_path, pair[0], folder)
 
 
 def heart(tmp_path: Path, name: str = "heart") -> Dataset:

@@ -20,7 +20,7 @@ from fedrepro.data.prepare import prepare
 from fedrepro.data.readers.domains import DIGITS, PACS
 from fedrepro.data.readers.pickled_arrays import read_arrays
 from support import raw_ima as raw
-from support.raw_data import ends_whole, entry, sha256
+from support.raw_data import entry, prepared, sha256
 from support.raw_fairness import by_macos, zipped
 from support.raw_superfed import cifar100, cifar100_rows
 from support.refusals import Fault, refused
@@ -39,11 +39,7 @@ def archived(tmp_path: Path, kind: str, members: dict[str, bytes], **keys: Any) 
     others = by_macos(members) | dict.fromkeys(hidden, b"\0\5")
     (tmp_path / "own.zip").write_bytes(zipped(others | members))
     spec = entry(kind, path=str(tmp_path / "own.zip"), **keys)
-    told: list[float] = []
-    places = {"downloads": tmp_path / "downloads", "root": tmp_path / "data"}
-    prepare("d", spec, None, **places, progress=told.append)
-    assert ends_whole(told)
-    return open_dataset("d", tmp_path / "data")
+    return prepared(tmp_path, spec)
 
 
 # --- digits in styles -----------------------------------------------------------------------------

@@ -15,8 +15,6 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from fedrepro.data.dataset import Dataset, open_dataset
-from fedrepro.data.prepare import prepare
 from fedrepro.data.readers.content import Content, Split, of_classes
 from fedrepro.data.readers.images import decode, read_idx
 from fedrepro.support.errors import UserError
@@ -26,12 +24,12 @@ from support.raw_data import (
     cifar10_entry,
     cifar10_files,
     encoded,
-    ends_whole,
     entry,
     idx,
     idx_entry,
     idx_files,
     png_of_16_bits,
+    prepared,
     sha256,
     tiff_of_16_bits,
     write_packed,
@@ -40,14 +38,6 @@ from support.raw_data import (
 from support.refusals import Fault, refused
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
-
-
-def prepared(tmp_path: Path, spec: Any, archives: Path | None = None) -> Dataset:
-    told: list[float] = []
-    places = {"downloads": tmp_path / "downloads", "root": tmp_path / "data"}
-    prepare("d", spec, archives, **places, progress=told.append)
-    assert ends_whole(told)
-    return open_dataset("d", tmp_path / "data")
 
 
 def test_idx(tmp_path: Path) -> None:

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.data.dataset import Dataset, open_dataset
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Natural
-from fedrepro.data.prepare import prepare
 from fedrepro.data.readers.leaf import ALPHABET, speeches
 from support import raw_superfed as raw
 from support.loopback import serving
+from support.raw_data import archived, prepared
 from support.refusals import Fault, refused
 
 # Of the prepared arrays.
@@ -24,19 +23,6 @@ GOLDEN = {
     "shakespeare": "1a04421440a0673816f444e39173762541d5b6098277b885f5821563bb07b48e",
     "plays": "1b8335e196c2faee216a2f7a3afffa2b0a3e4195ac2a1eff5fafb644702e7bcc",
 }
-
-
-def prepared(tmp_path: Path, spec: DatasetSpec, archives: Path | None = None) -> Dataset:
-    prepare("d", spec, archives, downloads=tmp_path / "downloads", root=tmp_path / "data")
-    return open_dataset("d", tmp_path / "data")
-
-
-def archived(tmp_path: Path, pair: tuple[DatasetSpec, dict[str, bytes]]) -> Dataset:
-    folder = tmp_path / "archives"
-    folder.mkdir(exist_ok=True)
-    for name, content in pair[1].items():
-        (folder / name).write_bytes(content)
-    return prepared(tmp_path, pair[0], folder)
 
 
 def refusal(tmp_path: Path, fault: Fault, spec: DatasetSpec, archives: Path | None = None) -> None:
