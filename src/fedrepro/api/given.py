@@ -75,13 +75,11 @@ def as_in_files(value: Any) -> Any:
     match value:
         case torch.device():
             return str(value)
-        case np.generic():
+        case np.generic() | np.ndarray(shape=()):
             return value.item()
-        case np.ndarray():  # which has no truth value, as comparisons with words need
-            return as_in_files(value.tolist())
         case dict():
             return {key: as_in_files(item) for key, item in value.items()}
-        case list() | tuple():
+        case list() | tuple() | np.ndarray():  # an array has no truth value
             return tuple(map(as_in_files, value))
     return value
 
