@@ -20,6 +20,7 @@ from fedrepro.support.errors import UserError, bad_value, exit_on_user_error, re
 from fedrepro.support.files import write_atomically
 from fedrepro.support.names import Composition
 from fedrepro.support.packaged import CONFIG
+from fedrepro.support.papers import RULES
 from fedrepro.support.typed_yaml import read_yaml, validate
 
 # Composing imports torch, which takes two seconds, so the result of the check is cached.
@@ -44,6 +45,16 @@ def overrides_of(config: Mapping[str, Any]) -> Overrides:
     overrides = validate(Overrides, given, "--config")
     os.environ[OVERRIDES] = overrides.model_dump_json(exclude_none=True)
     return overrides
+
+
+def refuse_braces(rules: Path = RULES) -> None:
+    """Refuse rules in a place that Snakemake takes for a pattern, and fails with a traceback.
+
+    Raises:
+        UserError: with the place.
+    """
+    if not {*"{}"}.isdisjoint(str(rules)):
+        raise refusal(rules, "expected no { or } in this path, as Snakemake reads wildcards there")
 
 
 def check_methods_apart(workbench: Workbench) -> None:

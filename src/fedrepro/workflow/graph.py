@@ -65,6 +65,7 @@ def open_graph(overrides: Mapping[str, Any]) -> "Graph":
     here = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
     with exit_on_user_error():
+        checks.refuse_braces()
         given = checks.overrides_of(overrides)
         checks.learn_methods_apart()
         bench = load(overrides=given)

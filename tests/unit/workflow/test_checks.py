@@ -270,3 +270,11 @@ def test_a_key_without_a_value_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(UserError) as error:
         checks.overrides_of({"scale": None})
     assert (error.value.code, error.value.key) == ("value", "scale")
+
+
+@pytest.mark.parametrize("name", ["a{x}", "a{", "b}c"])
+def test_rules_in_a_place_that_snakemake_takes_for_a_pattern_are_refused(name: str) -> None:
+    checks.refuse_braces()
+    checks.refuse_braces(Path("/a 50% 'q' [1] ü/workflow/rules"))
+    with pytest.raises(UserError):
+        checks.refuse_braces(Path("/home") / name / "workflow/rules")
