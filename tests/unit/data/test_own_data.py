@@ -134,6 +134,24 @@ def test_classes_of_one_value_are_to_be_looked_at(names: list[str], doubtful: bo
     assert lines["look at"] == "y" * doubtful
 
 
+@pytest.mark.parametrize(
+    ("words", "doubtful"),
+    [(["5%", "7.5%"], True), (["$5", "-$7", "€9"], True), (["1_000", "2_000", "4"], True),
+     (["−5", "−7", "3"], True), (["5 kg", "12 kg"], True), (["20 °C", "21°C"], True),
+     (["a", "b5"], False), (["12a", "7b"], False), (["1.2.3", "4.5.6"], False),
+     (["5%", "low", "high"], False), (["1", "2", "x", "y"], False), (["10-20", "20-30"], False)],
+)  # fmt: skip
+def test_numbers_with_a_sign_or_a_unit_are_to_be_looked_at(
+    words: list[str], doubtful: bool
+) -> None:
+    table = pd.DataFrame({"x": words, "y": ["0"] * len(words)})
+    lines = dict(
+        facts_of_columns(TabularCsv(kind="tabular_csv", path="a.csv", label="y", **ABOUT), table)
+    )
+    assert lines["column x"].startswith("numbers?") == doubtful
+    assert lines["look at"] == "x" or not doubtful
+
+
 def test_a_last_column_without_a_name_is_one_like_any_other(tmp_path: Path) -> None:
     """A comma at the end of each line makes one."""
     with refused("value", key="Unnamed: 2", names="`drop`"):

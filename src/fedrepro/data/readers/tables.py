@@ -317,6 +317,8 @@ LEAST = 30  # of what is said of a column with a long name
 FEW = 20  # rows, of which ids can't be told from other numbers
 CALLED_ID = re.compile(r"(.*[ _-])?(id|index|key|no|nr|uuid)", re.IGNORECASE)
 NO_NAME = re.compile(r"Unnamed: \d+(\.\d+)?")  # pandas' own, for what it wrote as a row's number
+# Numbers that nothing reads as such: 5%, $5, 5 kg, 1_000, and -5 with Unicode's minus.
+SIGNED = re.compile(r"(?![+-]?[\d.]+$)[€$£¥]?\s?[+\-−]?\d[\d_.,]*(\s?[%‰€$£¥°]\w?|\s\w{1,4})?")
 MISSING = {"?", "-", "--", ".", "*", "missing", "n.a.", "not available", "unknown"}
 
 
@@ -383,6 +385,8 @@ def _of_words(words: Sequence[str], rows: int) -> str:
         return "texts? `kind: text` reads them"
     if _are_dates(words):
         return "dates? `drop` it, or write days as a number"
+    if 2 * sum(SIGNED.fullmatch(word.strip()) is not None for word in words) > len(words):
+        return "numbers? write them alone"
     return "an id? `drop` it" if 2 * len(words) > rows > FIRST else ""
 
 
