@@ -7,12 +7,13 @@ from typing import Any
 
 import pandas as pd
 
+from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.support import checksummed_json
 from support import quick_yaml
 from support.manifests import follow
-from support.report_world import ROOT, curve, write_run
+from support.report_world import ROOT, curve, make_world, write_run
 
 SETTINGS = ("fmnist-shards2-demo", "fmnist-shards5-demo")
 
@@ -108,6 +109,19 @@ def figures(settings: tuple[str, str] = SETTINGS) -> dict[str, Any]:
             "columns": columns,
         },
     }
+
+
+def with_figures(root: Path) -> Workbench:
+    """A world of one table's cell, with the figures."""
+    add_figures(make_world(root, rows=1, columns=1))
+    return load(root)
+
+
+def figure(bench: Workbench, item: str) -> FigureTarget:
+    """One of the figures at scale demo."""
+    target = bench.target("ima", item, "demo")
+    assert isinstance(target, FigureTarget)
+    return target
 
 
 def add_figures(root: Path) -> None:

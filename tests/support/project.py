@@ -53,6 +53,13 @@ tables:
       - {label: FedAvg, method: fedavg}
 """
 
+# A catalogue with the table own.csv alone.
+OF_TABLE = """\
+datasets:
+  own:
+    {kind: tabular_csv, title: Own, licence: none, citation: none, path: own.csv, label: kind}
+"""
+
 # As snakedeploy 0.17 writes it, but for where the rules are: its `github(...)` fetches them.
 MODULE = """
 configfile: "config/config.yaml"

@@ -8,13 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.project import CONFIG, Project
+from support.project import CONFIG, OF_TABLE, Project
 
-DATASETS = """\
-datasets:
-  own:
-    {kind: tabular_csv, title: Own, licence: none, citation: none, path: own.csv, label: kind}
-"""
 EXPERIMENT = """\
 system: ima
 title: Tails
@@ -56,7 +51,7 @@ AVERAGED_PROX = run("ima+fedprox")
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
     root = tmp_path_factory.mktemp("tails") / "project"
-    project = Project.make(root, CONFIG, EXPERIMENT, DATASETS)
+    project = Project.make(root, CONFIG, EXPERIMENT, OF_TABLE)
     rng = np.random.default_rng(0)
     rows = [f"{a:.3f},{b:.3f},{'yes' if a > b else 'no'}" for a, b in rng.normal(size=(80, 2))]
     (root / "own.csv").write_text("\n".join(["a,b,kind", *rows]), encoding="utf-8")

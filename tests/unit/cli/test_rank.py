@@ -20,14 +20,10 @@ from fedrepro.config.loading import load
 from fedrepro.report.cells.league import matches_of
 from fedrepro.support.errors import Interrupted
 from support.places import ROOT
+from support.project import OF_TABLE
 from support.refusals import refused
 
 CONFIG = "{seeds: {demo: [1], compact: [1, 2, 3], paper: [1]}, plugins: {methods: mine}}\n"
-DATASETS = """\
-datasets:
-  own:
-    {kind: tabular_csv, title: Own, licence: none, citation: none, path: own.csv, label: kind}
-"""
 EXPERIMENT = """\
 system: own
 title: Own
@@ -92,7 +88,7 @@ class Shrink(Method):
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in {
         "config/config.yaml": CONFIG,
-        "config/datasets.yaml": DATASETS,
+        "config/datasets.yaml": OF_TABLE,
         "config/experiments/own.yaml": EXPERIMENT,
         "config/compact/own.yaml": COMPACT,
         "mine/shrink.py": METHOD,

@@ -17,12 +17,8 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.run.runner import Progress
 from fedrepro.support.errors import UserError
+from support.project import OF_TABLE
 
-DATASETS = """\
-datasets:
-  own:
-    {kind: tabular_csv, title: Own, licence: none, citation: none, path: own.csv, label: kind}
-"""
 EXPERIMENT = """\
 system: own
 title: Own
@@ -66,7 +62,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def begin(root: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> Path:
     (root / "config/experiments").mkdir(parents=True)
     (root / "config/config.yaml").write_text("{}\n", encoding="utf-8")
-    (root / "config/datasets.yaml").write_text(DATASETS, encoding="utf-8")
+    (root / "config/datasets.yaml").write_text(OF_TABLE, encoding="utf-8")
     (root / "config/experiments/own.yaml").write_text(EXPERIMENT, encoding="utf-8")
     write_data(root / "own.csv", seed)
     monkeypatch.chdir(root)

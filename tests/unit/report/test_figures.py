@@ -39,8 +39,9 @@ from fedrepro.workflow.rendering import of_paper
 from support import quick_yaml
 from support.figure_world import (
     SETTINGS,
-    add_figures,
+    figure,
     give_runs,
+    with_figures,
     write_decomposition,
     write_landscape,
     write_mixtures,
@@ -57,15 +58,7 @@ from support.tiny_run import carry_out, run_spec
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Workbench:
-    root = make_world(tmp_path, rows=1, columns=1)
-    add_figures(root)
-    return load(root)
-
-
-def figure(bench: Workbench, item: str) -> FigureTarget:
-    target = bench.target("ima", item, "demo")
-    assert isinstance(target, FigureTarget)
-    return target
+    return with_figures(tmp_path)
 
 
 def content(bench: Workbench, target: FigureTarget) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
-from fedrepro.config.targets import FigureTarget, RunKey
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
 from fedrepro.report.drawing.sheet import training_images
@@ -19,8 +19,9 @@ from fedrepro.run.results import read_run
 from support.figure_world import (
     SETTINGS,
     WRITERS,
-    add_figures,
+    figure,
     give_runs,
+    with_figures,
     write_landscape,
     write_mixtures,
     write_objective,
@@ -35,15 +36,7 @@ KINDS = [
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Workbench:
-    root = make_world(tmp_path, rows=1, columns=1)
-    add_figures(root)
-    return load(root)
-
-
-def figure(bench: Workbench, item: str) -> FigureTarget:
-    target = bench.target("ima", item, "demo")
-    assert isinstance(target, FigureTarget)
-    return target
+    return with_figures(tmp_path)
 
 
 @pytest.mark.parametrize("item", KINDS)
