@@ -109,7 +109,7 @@ def test_a_run_is_not_trained_again_because_its_parent_is(made: Project, tmp_pat
     timing = (project.root / IMA).with_name("timing.json")
     before = timing.read_bytes()
     shutil.rmtree((project.root / FEDAVG).parent)
-    called = project.snakemake(IMA)
+    called = project.snakemake(FEDAVG, IMA)
     assert called.returncode == 0, called.stdout
     assert timing.read_bytes() == before
 
