@@ -447,9 +447,10 @@ class Net:
     def bind(self, params: Tree) -> Tree:
         """A copy of ``params`` that a client may update in place, and that requires gradients.
 
-        If ``params`` has the module's names, the copy is made in the module's own tensors.
+        If ``params`` has the module's names and shapes, the copy is made in the module's own
+        tensors. A method may train something else of each layer by its name, such as a number.
         """
-        if isinstance(params, dict) and params.keys() == self._bound.keys():
+        if self._has_its_leaves(params):
             tree.fill([*self._bound.values()], [params[name] for name in self._bound])
             return self._bound
         if self.graphs and (kept := self._kept.get(tree.signature(params))):
@@ -462,11 +463,21 @@ class Net:
             self._kept[tree.signature(params)] = free
         return free
 
+    def _has_its_leaves(self, params: Tree) -> bool:
+        """Return whether ``params`` has the module's names, with tensors of its shapes."""
+        if not isinstance(params, dict) or params.keys() != self._bound.keys():
+            return False
+        pairs = [(params[name], leaf) for name, leaf in self._bound.items()]
+        return all(isinstance(one, Tensor) and one.shape == leaf.shape for one, leaf in pairs)
+
     def _laid_out(self, params: Tree) -> Tree:
         """``params`` with the memory formats of the module, at any depth of the tree."""
         if not self._channels_last or not isinstance(params, dict):
             return params
-        last = [name for name in self._channels_last if isinstance(params.get(name), Tensor)]
+        leaves = {name: params.get(name) for name in self._channels_last}
+        last = [
+            name for name, leaf in leaves.items() if isinstance(leaf, Tensor) and leaf.dim() == 4
+        ]
         return {
             name: _channels_last(leaf) if name in last else self._laid_out(leaf)
             for name, leaf in params.items()

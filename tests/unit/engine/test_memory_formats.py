@@ -1,14 +1,16 @@
 """Convolutions channels_last in memory, which nothing outside can tell, and in bfloat16."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedrepro.check.world import Data, play
 from fedrepro.engine import tree
-from fedrepro.engine.executors import Parallel, eager
+from fedrepro.engine.context import Context
+from fedrepro.engine.executors import Executor, Parallel, eager, sequential
+from fedrepro.engine.method import Method, Steps, Tree, descend, differentiate
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
@@ -49,6 +51,53 @@ def convolving(name: str, net: nn.Module, optimizer: Optimizer | None = None) ->
         optimizer=optimizer or world.context.optimizer,
     )
     return replace(world, context=context, clients=Data(images))
+
+
+@dataclass(frozen=True)
+class Scaled(Method):
+    """Clients learn a factor of each parameter, by its name: alone, or beside other trees."""
+
+    beside: bool = False
+
+    def gradient(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
+        def loss(params: Tree) -> Tensor:
+            return ctx.task.loss(ctx.net(self.model(message, params), batch["x"]), batch)
+
+        return differentiate(loss, params)
+
+    def model(self, message: Tree, params: Tree) -> Tree:
+        factors = params["factors"] if self.beside else params
+        return {name: leaf * factors[name] for name, leaf in message["params"].items()}
+
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        start = tree.apply(lambda leaf: leaf.new_ones(()), message["params"])
+        start = {"factors": start} if self.beside else start
+        params, _ = descend(ctx, self.gradient, message, client_state, start, steps)
+        return {"delta": tree.subtract(message["params"], self.model(message, params))}, params
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_number_for_each_layer_by_its_name_is_no_layer(beside: bool) -> None:
+    """It stays a number with every executor and format in memory, and trains."""
+
+    def ended(form: torch.memory_format, execute: Executor) -> tuple[Tree, dict[str, Tree]]:
+        body = nn.Sequential(nn.Conv2d(2, 3, 5), nn.Tanh(), nn.Flatten())
+        net = Classifier(body, nn.Linear(300, 3)).double().to(memory_format=form)
+        made = convolving("fedavg", net)
+        server, own, _ = play(replace(made, method=Scaled(beside=beside), execute=execute), until=2)
+        return server["params"], {str(client): each for client, each in own.known.items()}
+
+    usual = ended(torch.contiguous_format, eager)
+    for factor in tree.leaves(usual[1]):
+        assert factor.shape == () and factor != 1
+    for form in (torch.contiguous_format, torch.channels_last):
+        for execute in (sequential, eager):
+            for found, expected in zip(ended(form, execute), usual, strict=True):
+                assert_close(found, expected, 1e-9)
 
 
 def test_the_table_says_which_models() -> None:
