@@ -126,7 +126,9 @@ def test_curves_of_tables_end_at_the_numbers_of_their_cells(made: tuple[Path, Wo
             for chart in map(html.unescape, re.findall(r'aria-label="(Test [^"]*)"', text)):
                 title = max((each for each in named if f", {each}, setting" in chart), key=len)
                 _, *ends = re.split(r"(?:, setting \S+?: |; )(?=[^;]* ends at)", chart)
-                ended = dict(each.split(" ends at ") for each in ends)
+                pairs = (each.split(" ends at ") for each in ends)
+                ended = {name: end.split()[0].rstrip(".") for name, end in pairs}
+                decimals = digits([float(end) for end in ended.values()])
                 for column, name in named[title]:
                     cell = target.cells[first + column]
                     metric = target.table.metric_of(cell.row, cell.column)
@@ -136,7 +138,7 @@ def test_curves_of_tables_end_at_the_numbers_of_their_cells(made: tuple[Path, Wo
                     # A number chosen after the last round.
                     marked = f"{name}, {metric.quantity.mixture}"
                     shown = ended[marked if marked in ended else name]
-                    assert shows(shown.split()[0].rstrip("."), ours), (page, start, title, name)
+                    assert shows(shown, ours, decimals), (page, start, title, name)
                     seen["means" if target.table.summary.rounds > 1 else "single"] += 1
     assert seen["means"] >= 100 and seen["single"] >= 20, seen
 
