@@ -229,8 +229,17 @@ def test_what_is_no_seed_loads_no_run(seed: Any) -> None:
 
 
 def test_a_seed_is_of_a_method_and_a_method_is_a_name(tmp_path: Path) -> None:
+    run = fr.train("fedavg", "logistic", CLIENTS, rounds=1, folder=tmp_path / "run", **TESTED)
     with refused("value", key="seed", value=2):
-        fr.load(tmp_path, seed=2)
+        fr.load(run.folder, seed=2)
+    for seed in (1, 1.0, np.int64(1)):
+        assert fr.load(run.folder, seed=seed).seed == 1  # type: ignore[arg-type]
+        with refused("missing"):  # a seed, of which there is no run
+            fr.load("aaggff/heart", "fedavg", 76 + seed, root=ROOT)  # type: ignore[arg-type]
+    assert len(fr.compare(run, average_across=np.True_)) == 1  # type: ignore[arg-type]
+    for show in (fr.compare, fr.plot):
+        with refused("value", key="of"):
+            show([run, run], of=5)  # type: ignore[arg-type]
     for method in (["fedavg"], 1, np.array([1, 2])):
         with refused(key="method"):
             fr.load("aaggff/heart", method, 1, root=ROOT)  # type: ignore[arg-type]

@@ -61,6 +61,8 @@ WHOSE = {
     "run/replacement.py put_back settle": RECORDED,
     "run/replacement.py put_in_place replace_folder": RECORDED,
     "run/replacement.py drop_result absorb": RECORDED,
+    "run/replacement.py move_result drop_result": RECORDED,
+    "run/replacement.py move_result (folder / name).rename": "a run's file, to where nothing is",
     "run/checkpoint.py claim os.rename": HOLDER,
     "run/checkpoint.py _move_aside os.rename": "a holder's folder, to a name with its token",
     "run/checkpoint.py _bring_back os.rename": "such a folder, to where nothing is",
@@ -82,7 +84,6 @@ WHOSE = {
     "api/comparing.py Chart.save write_atomically": OUTPUT,
     # workflow
     "workflow/snakemake_patches.py forget_dead_calls lock.unlink": "of dead calls",
-    "workflow/snakemake_patches.py _save_result folder.rename": "to where nothing is, and back",
     "workflow/rerun_checks.py note_definition write_atomically": "a folder of ours in .snakemake",
     "workflow/resources.py save_estimates write_atomically": NAME,
     "workflow/checks.py check_methods write_atomically": NAME,

@@ -8,6 +8,7 @@ from itertools import chain
 from numbers import Integral
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from fedrepro.api import charts
@@ -78,7 +79,7 @@ def compare(
         fedavg             2         0   1.0  0.0   0.0       2
         scaffold           2         0   1.0  0.0   0.0       2
     """
-    if not isinstance(average_across, bool):
+    if not isinstance(average_across, bool | np.bool):
         raise bad_value("fedrepro", "average_across", average_across, "True or False")
     named = _named(runs, across=average_across)
     if not isinstance(last, Integral) or isinstance(last, bool) or last < 1:
@@ -171,11 +172,11 @@ def plot(runs: Run | Sequence[Group] | Mapping[str, Group], of: str | None = Non
     """
     named = _named(runs, across=True)  # a line for each run
     column = charts.score_of(group[0] for group in named.values()) if of is None else of
+    lines, gone = charts.lines_of(named, column)
     base, (first, *_) = next(iter(named.items()))
     for name, (run, *_) in named.items():
         if why := _scored_otherwise(column, run, first):
             warnings.warn(f"plot: {name}: scored otherwise than {base} ({why})", stacklevel=2)
-    lines, gone = charts.lines_of(named, column)
     names = [*(line.name for line in lines), *gone]
     drawn = curves.with_key(charts.drawn(lines, column), names)
     return Chart(charts.coloured(drawn, frame.LARGEST))

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from html import escape
 from io import BytesIO
-from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -231,6 +230,14 @@ class _Named(Typed):
     seed: Seed
 
 
+def _whole(seed: Any) -> Any:
+    """Return an int for a whole number of another type, such as a float of a table's row."""
+    with suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(seed, bool | str) and int(seed) == seed:
+            return int(seed)
+    return seed
+
+
 def load(
     what: str | Path, method: str | None = None, seed: int | None = None, root: str | Path = "."
 ) -> Run:
@@ -241,7 +248,7 @@ def load(
     Args:
         what: a finished run's folder, or the name of a setting such as "mine/skewed".
         method: a composition; None if ``what`` is a folder.
-        seed: None for 1; none beside a folder, which has its own.
+        seed: None for 1; beside a folder, its own or None.
         root: the workbench's folder. If it lacks the run, a committed reference result is used, or
             the landed one of scale compact.
 
@@ -263,9 +270,6 @@ def load(
     """
     plugins, differences = NONE, ""
     if method is None:
-        if seed is not None:  # of another run, perhaps
-            none = "none without a method: a folder is of one seed"
-            raise bad_value("fedrepro.load", "seed", seed, none)
         expected = "the folder of a finished run, or the name of a setting and then a method"
         folder = place_of(what, "fedrepro.load", "what", expected)
         record = read_any(Path(), folder)
@@ -273,12 +277,13 @@ def load(
             begun = partial_of(folder).exists()
             why = "unfinished: load it by setting, method and seed" if begun else record.why
             raise refusal(folder, f"not the folder of a finished run: {why}")
+        if _whole(seed) not in (None, its := record.manifest["run"]["seed"]):
+            raise bad_value("fedrepro.load", "seed", seed, f"none, or {its}, the folder's")
     else:
         root = place_of(root, "fedrepro.load", "root", "a folder", named=False)
         bench = load_workbench(root)
         plugins = bench.plugins
-        whole = isinstance(seed, Integral) and not isinstance(seed, bool)  # also numpy's
-        number = 1 if seed is None else int(seed) if whole else seed
+        number = 1 if seed is None else _whole(seed)
         asked = validate(_Named, {"method": method, "seed": number}, "fedrepro.load")
         named = RunKey(bench.setting(str(what)).name, asked.method, asked.seed)
         here, record = read_run(root, named), find_run(root, named)

@@ -13,7 +13,7 @@ from fedrepro.run.results import MANIFEST, TIMING, fault_of_result, manifest_in,
 from fedrepro.run.state import DECISION_COLUMNS, MIXTURE_COLUMNS
 from fedrepro.run.store import KEY
 from fedrepro.support.errors import UserError, refusal, unreadable, writing
-from fedrepro.support.files import absorb, replace_folder, settle
+from fedrepro.support.files import absorb, make_folder, replace_folder, settle
 
 OF_A_RUN = re.compile(r"(manifest|timing)\.json|(rounds|clients)\.parquet|model\.safetensors")
 # What Snakemake leaves of a run: it removes the files that a rule names, before it calls the
@@ -81,6 +81,17 @@ def drop_result(folder: Path, successor: Path) -> None:
     """Remove a run's folder, if it is one; what else it holds moves to ``successor``."""
     if files := files_of_run(folder):
         absorb(folder, successor, files)
+
+
+def move_result(folder: Path, place: Path) -> None:
+    """Move the files of a run, and no others, to a place where an earlier result of it may be."""
+    # The manifest comes last: without it, what an interrupt left there is no result.
+    if names := sorted(files_of_run(folder), key=lambda name: name == MANIFEST):
+        drop_result(place, folder)
+        make_folder(place)
+    for name in names:
+        if (folder / name).exists():
+            (folder / name).rename(place / name)
 
 
 def refuse_foreign(folder: Path, *, outside: bool = False) -> None:

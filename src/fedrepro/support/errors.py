@@ -96,7 +96,8 @@ def text_of(error: BaseException) -> str:
 
 def brief(value: object) -> str:
     """The repr of a value, shortened to ``LONGEST`` characters; of numpy's as of Python's."""
-    if type(value).__module__ == "numpy" and not getattr(value, "shape", True):
+    kind = "" if getattr(value, "shape", True) else str(getattr(value, "dtype", ""))
+    if kind.startswith(("<U", "bool", "int", "uint", "float64")):  # others differ from Python's
         value = getattr(value, "item", lambda: value)()
     try:
         text = repr(value)

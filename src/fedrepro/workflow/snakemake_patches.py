@@ -29,7 +29,7 @@ from typing import IO, Any, cast
 
 from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.support.errors import UserError, bad_argument, exit_on_user_error, refusal, writing
-from fedrepro.support.files import all_below, expect_folder, make_folder, read_json
+from fedrepro.support.files import all_below, expect_folder, read_json
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import Unfailing, let_go, say
 
@@ -355,13 +355,13 @@ def _saving_first(remove: Callable[..., Awaitable[None]], *, failed: bool) -> An
 
 def _save_result(job: Any) -> None:
     """Move a run's result to its checkpoints, where its command looks for one."""
+    from fedrepro.run.replacement import move_result  # which imports PyTorch
+
     folder = Path(job.output.manifest).parent
     partial = partial_of(folder)
     # Not while its process still holds the lock.
     with suppress(UserError, OSError), exclusive_lock(partial, busy="under way"):
-        if (folder / "manifest.json").exists():
-            make_folder(partial)
-            folder.rename(partial / FINISHED)
+        move_result(folder, partial / FINISHED)
 
 
 # File times. Snakemake considers a job failed, and removes its outputs, if its inputs are newer

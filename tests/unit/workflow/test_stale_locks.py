@@ -13,6 +13,7 @@ from snakemake import api
 from snakemake.iocontainers import Namedlist
 from snakemake.jobs import Job
 
+from fedrepro.run.replacement import move_result
 from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.support import locks
 from fedrepro.support.locks import exclusive_lock
@@ -27,6 +28,7 @@ from fedrepro.workflow.snakemake_patches import (
 
 assert api  # which has to be imported before `jobs`
 call = forget_dead_calls.__wrapped__
+A_MANIFEST = '{"run": {}, "files": {"rounds.parquet": {}}}'
 
 
 def apart(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -77,7 +79,7 @@ def test_a_run_that_a_process_is_leaving_is_left_alone(
     monkeypatch.chdir(tmp_path)
     folder = Path("results/runs/ima/tiny/fedavg/seed1")
     folder.mkdir(parents=True)
-    (folder / "manifest.json").touch()
+    (folder / "manifest.json").write_text(A_MANIFEST, encoding="utf-8")
     output = SimpleNamespace(manifest=str(folder / "manifest.json"))
     job = SimpleNamespace(log=["results/logs/run/ima/tiny/fedavg/seed1.log"], output=output)
 
@@ -109,7 +111,7 @@ def test_a_run_that_a_process_is_leaving_is_left_alone(
     assert folder.exists()
     workflow.persistence.incomplete = incomplete
     keep_outlived(workflow)
-    assert not folder.exists()
+    assert not any(folder.iterdir())
     assert (partial_of(folder) / FINISHED / "manifest.json").exists()
 
 
@@ -135,8 +137,12 @@ def test_a_finished_run_is_put_aside_before_snakemake_removes_it(
     monkeypatch.chdir(tmp_path)
     folder = Path("results/runs/ima/tiny/fedavg/seed1")
     folder.mkdir(parents=True)
-    manifest = folder / "manifest.json"
-    manifest.touch()
+    manifest, older = folder / "manifest.json", partial_of(folder) / FINISHED
+    older.mkdir(parents=True)
+    for place in (folder, older):
+        (place / "manifest.json").write_text(A_MANIFEST, encoding="utf-8")
+        (place / "rounds.parquet").write_text(str(place), encoding="utf-8")
+    (folder / "notes.txt").write_text("mine", encoding="utf-8")
     removed: list[bool] = []
 
     async def remove(job: object, *arguments: object) -> None:
@@ -156,4 +162,13 @@ def test_a_finished_run_is_put_aside_before_snakemake_removes_it(
     with pytest.raises(StopIteration):  # it waits for nothing; another test's loop may run
         getattr(Job, removes)(job).send(None)
     assert removed == [not kept]
-    assert (partial_of(folder) / FINISHED / "manifest.json").exists() == kept
+    assert (older / "rounds.parquet").read_text(encoding="utf-8") == str(folder if kept else older)
+    assert (folder / "notes.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_what_no_manifest_lists_is_not_put_aside(tmp_path: Path) -> None:
+    """Nobody would bring it back: Snakemake removes its own files, and someone's notes stay."""
+    for damaged in ("", "{", "{}"):
+        (tmp_path / "manifest.json").write_text(damaged, encoding="utf-8")
+        move_result(tmp_path, tmp_path / "aside")
+        assert not (tmp_path / "aside").exists()
