@@ -224,13 +224,13 @@ def place_of(
 
 
 class _Named(Typed):
-    """What names a run of a setting."""
+    """The names of a run of a setting."""
 
     method: str
     seed: Seed
 
 
-def _whole(seed: Any) -> Any:
+def _as_int(seed: Any) -> Any:
     """Return an int for a whole number of another type, such as a float of a table's row."""
     with suppress(TypeError, ValueError, OverflowError):
         if not isinstance(seed, bool | str) and int(seed) == seed:
@@ -277,13 +277,13 @@ def load(
             begun = partial_of(folder).exists()
             why = "unfinished: load it by setting, method and seed" if begun else record.why
             raise refusal(folder, f"not the folder of a finished run: {why}")
-        if _whole(seed) not in (None, its := record.manifest["run"]["seed"]):
+        if _as_int(seed) not in (None, its := record.manifest["run"]["seed"]):
             raise bad_value("fedrepro.load", "seed", seed, f"none, or {its}, the folder's")
     else:
         root = place_of(root, "fedrepro.load", "root", "a folder", named=False)
         bench = load_workbench(root)
         plugins = bench.plugins
-        number = 1 if seed is None else _whole(seed)
+        number = 1 if seed is None else _as_int(seed)
         asked = validate(_Named, {"method": method, "seed": number}, "fedrepro.load")
         named = RunKey(bench.setting(str(what)).name, asked.method, asked.seed)
         here, record = read_run(root, named), find_run(root, named)

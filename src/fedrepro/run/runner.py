@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from fedrepro.check.hooks import float32_by_default, refuse_lone_samples, watched
@@ -43,7 +42,6 @@ from fedrepro.support.errors import Interrupted, bad_value, refusal, writing
 from fedrepro.support.files import flush, real_folder, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
 from fedrepro.support.locks import Held, exclusive_lock
-from fedrepro.support.printing import counted
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,6 @@ def run(
         origin = manifest.origin(spec)
         state = _begin(plan, place, sharing.parent, note)
         _play(plan, state, place, report, sharing, stop)
-        _refuse_stop_without_number(plan, state)
         with writing(folder):
             artifact = plan.federation.method.artifact(
                 scoring.context_after(plan, state), state.server
@@ -232,24 +229,6 @@ def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
             "values in the shared model: test_accuracy, which scores that one on the test set, is "
             f"no client's accuracy; that {where} client_accuracy"
         )
-
-
-def _refuse_stop_without_number(plan: Plan, state: State) -> None:
-    """Refuse an end by a measure that no round has a number of, which nothing could improve.
-
-    Raises:
-        UserError: if the run has ended so.
-    """
-    asked = plan.spec.setting.stop
-    if not state.stopped or asked is None:
-        return
-    name, validates = asked.measure, plan.validation is not None
-    known = (f"validation_{name}",) if validates else (f"test_{name}", name)
-    column = next(each for each in known if each in state.rounds.columns)
-    values = state.rounds.table[:, state.rounds.columns.index(column)]
-    if np.isnan(values).all():
-        wanted = f"one that has a number: in {counted(len(values), 'evaluated round')} it had none"
-        raise bad_value(f"setting {plan.spec.setting.name}", "stop.measure", name, wanted)
 
 
 def _measures_without_value(file: Path, plan: Plan) -> Iterator[str]:

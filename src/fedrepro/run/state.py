@@ -198,6 +198,9 @@ def why_it_ends(plan: Plan, rounds: Rows) -> str:
     """Say why a run ends after the round that was evaluated last; "" if it goes on.
 
     It follows from the rows alone, so that a run that resumes ends in the same round.
+
+    Raises:
+        UserError: if it would end as one that has not improved, and no round has a number.
     """
     stop = plan.spec.setting.stop
     if stop is None:
@@ -211,6 +214,10 @@ def why_it_ends(plan: Plan, rounds: Rows) -> str:
     if stop.at is not None and scores[-1] >= sign * stop.at - ROUNDING:
         return f"{words} reached {stop.at:g} {measure.unit}".rstrip()
     if stop.patience and len(scores) - 1 - int(scores.argmax()) >= stop.patience:
+        if np.isnan(column).all():
+            wanted = f"one that has a number: in {len(column)} evaluated rounds it had none"
+            where = f"setting {plan.spec.setting.name}"
+            raise bad_value(where, "stop.measure", stop.measure, wanted)
         return f"{words} has not improved in {stop.patience} evaluations"
     return ""
 
